@@ -48,6 +48,12 @@ class SerialExecutor final : public Executor {
   void run(std::size_t count, const std::function<void(std::size_t)>& task) override;
 };
 
+// Runs each task once: on the executor, or without one here, in order.
+inline void run_tasks(Executor* executor, const std::vector<std::function<void()>>& tasks) {
+  SerialExecutor serial;
+  (executor == nullptr ? serial : *executor).run(tasks.size(), [&](std::size_t index) { tasks[index](); });
+}
+
 // Returns task(i) for every index, in index order. Error Cancelled if `stop` became true before the last task started; tasks
 // not yet started are then skipped.
 template <class T, class Task>

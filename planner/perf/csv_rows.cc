@@ -13,6 +13,8 @@
 namespace windlass::planner {
 namespace {
 
+constexpr std::size_t kBytesPerField = 8;  // a guess for large tables; where fields are shorter, the vector grows
+
 void split_into(std::string_view line, std::vector<std::string_view>& fields) {
   while (true) {
     const std::size_t comma = line.find(',');
@@ -26,6 +28,7 @@ void split_into(std::string_view line, std::vector<std::string_view>& fields) {
 
 Result<CsvRows> CsvRows::parse(std::string_view text, std::initializer_list<const char*> required) {
   CsvRows csv;
+  csv.fields_.reserve(text.size() / kBytesPerField);
   std::size_t number = 0;
   while (!text.empty()) {
     const std::string_view line = take_line(text);
@@ -56,24 +59,35 @@ bool CsvRows::has(std::string_view column) const {
   return std::find(columns_.begin(), columns_.end(), column) != columns_.end();
 }
 
-std::string_view CsvRows::field(std::size_t row, std::string_view column) const {
-  const auto found = std::find(columns_.begin(), columns_.end(), column);
-  assert(found != columns_.end() && row < rows());
-  return fields_[row * columns_.size() + static_cast<std::size_t>(found - columns_.begin())];
+CsvRows::Column CsvRows::column(std::string_view name) const {
+  const auto found = std::find(columns_.begin(), columns_.end(), name);
+  assert(found != columns_.end());
+  return {*found, static_cast<std::size_t>(found - columns_.begin())};
 }
 
-Error CsvRows::mistake(std::size_t row, std::string_view column, const std::string& allowed) const {
-  return Error{ErrorCode::kInvalidArgument,
-               fmt::format("line {}: {}: must be {} (got '{}')", lines_[row], column, allowed, shown_text(field(row, column)))};
+std::string_view CsvRows::field(std::size_t row, const Column& column) const {
+  assert(row < rows());
+  const std::size_t at = column.at_ != Column::kUnknown ? column.at_ : this->column(column.name_).at_;
+  return fields_[row * columns_.size() + at];
 }
 
-Result<std::string> CsvRows::text(std::size_t row, std::string_view column) const {
+Error CsvRows::mistake(std::size_t row, const Column& column, const std::string& allowed) const {
+  return Error{ErrorCode::kInvalidArgument, fmt::format("line {}: {}: must be {} (got '{}')", lines_[row], column.name_,
+                                                        allowed, shown_text(field(row, column)))};
+}
+
+Result<std::string_view> CsvRows::word(std::size_t row, const Column& column) const {
   const std::string_view found = field(row, column);
   if (found.empty()) return mistake(row, column, "a name");
+  return found;
+}
+
+Result<std::string> CsvRows::text(std::size_t row, const Column& column) const {
+  WINDLASS_ASSIGN_OR_RETURN(const std::string_view found, word(row, column));
   return std::string(found);
 }
 
-Result<double> CsvRows::number(std::size_t row, std::string_view column, double low, double high) const {
+Result<double> CsvRows::number(std::size_t row, const Column& column, double low, double high) const {
   const std::string_view found = field(row, column);
   double value = 0;
   const auto [end, error] = std::from_chars(found.data(), found.data() + found.size(), value);
@@ -83,7 +97,7 @@ Result<double> CsvRows::number(std::size_t row, std::string_view column, double 
   return value;
 }
 
-Result<int> CsvRows::integer(std::size_t row, std::string_view column, int low, int high) const {
+Result<int> CsvRows::integer(std::size_t row, const Column& column, int low, int high) const {
   const std::string_view found = field(row, column);
   int value = 0;
   const auto [end, error] = std::from_chars(found.data(), found.data() + found.size(), value);

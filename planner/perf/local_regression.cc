@@ -97,13 +97,13 @@ void LocalRegression::arrange(std::vector<std::size_t>& order, std::size_t begin
   arrange(order, middle + 1, end, (axis + 1) % dimensions_);
 }
 
-void LocalRegression::find(std::span<const double> x, std::size_t begin, std::size_t end, int axis,
-                           std::vector<Near>& nearest) const {
-  if (begin == end) return;
+template <int Dimensions>
+void LocalRegression::find(const double* x, std::size_t begin, std::size_t end, int axis, std::vector<Near>& nearest) const {
   const std::size_t middle = begin + (end - begin) / 2;
+  const double* const at = &points_[middle * Dimensions];
   double squared_distance = 0;
-  for (int d = 0; d < dimensions_; ++d) {
-    const double difference = x[static_cast<std::size_t>(d)] - point(middle)[d];
+  for (int d = 0; d < Dimensions; ++d) {
+    const double difference = x[d] - at[d];
     squared_distance += difference * difference;
   }
   // A max-heap of the nearest points so far. Ties go to the smaller index, so the answer does not depend on the search order.
@@ -119,14 +119,15 @@ void LocalRegression::find(std::span<const double> x, std::size_t begin, std::si
     nearest.back() = found;
     std::push_heap(nearest.begin(), nearest.end(), nearer);
   }
-  const double offset = x[static_cast<std::size_t>(axis)] - point(middle)[axis];
-  const int next = (axis + 1) % dimensions_;
-  const auto left = [&] { find(x, begin, middle, next, nearest); };
-  const auto right = [&] { find(x, middle + 1, end, next, nearest); };
+  const double offset = x[axis] - at[axis];
+  const int next = (axis + 1) % Dimensions;
+  const auto look_in = [&](std::size_t first, std::size_t last) {
+    if (first != last) find<Dimensions>(x, first, last, next, nearest);
+  };
   const bool left_first = offset < 0;
-  left_first ? left() : right();
+  left_first ? look_in(begin, middle) : look_in(middle + 1, end);
   if (nearest.size() < static_cast<std::size_t>(options_.neighbours) || offset * offset <= nearest.front().squared_distance) {
-    left_first ? right() : left();
+    left_first ? look_in(middle + 1, end) : look_in(begin, middle);
   }
 }
 
@@ -139,7 +140,12 @@ double LocalRegression::at(std::span<const double> x) const {
 
   std::vector<Near> nearest;
   nearest.reserve(static_cast<std::size_t>(options_.neighbours));
-  find(query, 0, values_.size(), 0, nearest);
+  switch (dimensions_) {
+    case 1: find<1>(query.data(), 0, values_.size(), 0, nearest); break;
+    case 2: find<2>(query.data(), 0, values_.size(), 0, nearest); break;
+    case 3: find<3>(query.data(), 0, values_.size(), 0, nearest); break;
+    default: find<4>(query.data(), 0, values_.size(), 0, nearest);
+  }
   double squared_reach = 0;
   for (const Near& near : nearest) {
     if (near.squared_distance == 0) return values_[near.index];

@@ -49,7 +49,8 @@ class LocalRegression {
 
   [[nodiscard]] const double* point(std::size_t index) const { return &points_[index * static_cast<std::size_t>(dimensions_)]; }
   void arrange(std::vector<std::size_t>& order, std::size_t begin, std::size_t end, int axis) const;
-  void find(std::span<const double> x, std::size_t begin, std::size_t end, int axis, std::vector<Near>& nearest) const;
+  template <int Dimensions>
+  void find(const double* x, std::size_t begin, std::size_t end, int axis, std::vector<Near>& nearest) const;
 
   int dimensions_ = 0;
   Options options_;

@@ -333,7 +333,7 @@ struct OperatorModel::Builder {
 };
 
 Result<OperatorModel> OperatorModel::make(const ModelShape& shape, const AcceleratorSpec& spec, const OperatorTimes& times,
-                                          const OperatorModelOptions& options) {
+                                          const OperatorModelOptions& options, const OperatorModel* like, Executor* executor) {
   WINDLASS_RETURN_IF_ERROR(validate(shape));
   WINDLASS_RETURN_IF_ERROR(validate(spec));
   const int tp = options.tensor_parallel;
@@ -346,15 +346,19 @@ Result<OperatorModel> OperatorModel::make(const ModelShape& shape, const Acceler
                                                           shape.layers, options.pipeline_parallel)};
   }
   const Builder builder{shape, spec, times, options};
-  OperatorModel model;
+  OperatorModel model = like == nullptr ? OperatorModel() : *like;
   model.layers_ = shape.layers;
   model.stages_ = options.pipeline_parallel;
   model.overhead_ = options.overhead;
-  model.tokens_ = builder.curve([&](double tokens) { return builder.token_level(tokens); });
+  if (like == nullptr) {
+    run_tasks(
+        executor,
+        {[&] { model.prefill_ = builder.surface([&](double b, double length) { return builder.prefill(b, length); }, 2); },
+         [&] { model.decode_ = builder.surface([&](double b, double context) { return builder.decode(b, context); }, 1); },
+         [&] { model.tokens_ = builder.curve([&](double tokens) { return builder.token_level(tokens); }); },
+         [&] { model.output_ = builder.curve([&](double sequences) { return builder.output(sequences); }); }});
+  }
   model.communication_ = builder.curve([&](double tokens) { return builder.communication(tokens); });
-  model.output_ = builder.curve([&](double sequences) { return builder.output(sequences); });
-  model.prefill_ = builder.surface([&](double batch, double length) { return builder.prefill(batch, length); }, 2);
-  model.decode_ = builder.surface([&](double batch, double context) { return builder.decode(batch, context); }, 1);
   model.kv_capacity_tokens_ = builder.kv_capacity();
   return model;
 }

@@ -25,6 +25,7 @@
 #include <span>
 #include <vector>
 
+#include "planner/base/executor.h"
 #include "planner/base/result.h"
 #include "planner/catalog/accelerator.h"
 #include "planner/catalog/model_shape.h"
@@ -54,9 +55,11 @@ struct OperatorModelOptions {
 class OperatorModel final : public IterationModel {
  public:
   // Error kInvalidArgument: invalid shape, spec or parallelism (heads not divisible by tensor_parallel, or more stages than
-  // layers).
+  // layers). `like`: a model that differs at most in stages and overhead, or null; its tables are copied instead of computed.
+  // `executor`: for computing the tables, or null.
   [[nodiscard]] static Result<OperatorModel> make(const ModelShape& shape, const AcceleratorSpec& spec,
-                                                  const OperatorTimes& times, const OperatorModelOptions& options);
+                                                  const OperatorTimes& times, const OperatorModelOptions& options,
+                                                  const OperatorModel* like = nullptr, Executor* executor = nullptr);
   // iteration_s() of each batch without building a model, which is faster for a few. REQUIRES: what make() accepts.
   [[nodiscard]] static std::vector<double> iterations_s(const ModelShape& shape, const AcceleratorSpec& spec,
                                                         const OperatorTimes& times, const OperatorModelOptions& options,

@@ -3,6 +3,7 @@
 
 #include <initializer_list>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -22,37 +23,44 @@ constexpr int kMaxGpus = 1 << 16;
 constexpr double kLeastMs = 1e-9;
 constexpr double kMaxMs = 1e9;
 
-Result<double> seconds(const CsvRows& csv, std::size_t row, std::string_view column) {
+using CsvColumn = CsvRows::Column;
+
+Result<double> seconds(const CsvRows& csv, std::size_t row, const CsvColumn& column) {
   WINDLASS_ASSIGN_OR_RETURN(const double ms, csv.number(row, column, kLeastMs, kMaxMs));
   return ms * kSecondsPerMillisecond;
 }
 
-Result<double> size(const CsvRows& csv, std::size_t row, std::string_view column) { return csv.number(row, column, 1, kMost); }
+Result<double> size(const CsvRows& csv, std::size_t row, const CsvColumn& column) { return csv.number(row, column, 1, kMost); }
 
 Result<std::vector<AttentionRow>> parse_attention(std::string_view text, bool generation) {
   WINDLASS_ASSIGN_OR_RETURN(const CsvRows csv,
                             CsvRows::parse(text, {"batch_size", "isl", "step", "num_heads", "num_key_value_heads", "head_dim",
                                                   "kv_cache_dtype", "latency"}));
+  const CsvColumn batch = csv.column("batch_size"), isl = csv.column("isl"), step = csv.column("step"),
+                  heads = csv.column("num_heads"), kv_heads = csv.column("num_key_value_heads"),
+                  head_dim = csv.column("head_dim"), cache = csv.column("kv_cache_dtype"), latency = csv.column("latency");
+  std::optional<CsvColumn> window;
+  if (csv.has("window_size")) window = csv.column("window_size");
   std::vector<AttentionRow> rows;
+  rows.reserve(csv.rows());
   for (std::size_t i = 0; i < csv.rows(); ++i) {
-    AttentionRow row;
-    WINDLASS_ASSIGN_OR_RETURN(row.batch, size(csv, i, "batch_size"));
-    WINDLASS_ASSIGN_OR_RETURN(const double prompt, size(csv, i, "isl"));
-    WINDLASS_ASSIGN_OR_RETURN(const double step, csv.number(i, "step", 0, kMost));
-    WINDLASS_ASSIGN_OR_RETURN(row.heads, size(csv, i, "num_heads"));
-    WINDLASS_ASSIGN_OR_RETURN(row.kv_heads, csv.number(i, "num_key_value_heads", 1, row.heads));
-    WINDLASS_ASSIGN_OR_RETURN(row.key.head_dim, csv.integer(i, "head_dim", 1, kMaxHeadDim));
-    WINDLASS_ASSIGN_OR_RETURN(const std::string cache, csv.text(i, "kv_cache_dtype"));
-    WINDLASS_ASSIGN_OR_RETURN(row.time_s, seconds(csv, i, "latency"));
-    if (cache != "bfloat16" && cache != "float16" && cache != "fp8") {
-      return csv.mistake(i, "kv_cache_dtype", "one of bfloat16, float16, fp8");
+    AttentionRow& row = rows.emplace_back();
+    WINDLASS_ASSIGN_OR_RETURN(row.batch, size(csv, i, batch));
+    WINDLASS_ASSIGN_OR_RETURN(const double prompt, size(csv, i, isl));
+    WINDLASS_ASSIGN_OR_RETURN(const double generated, csv.number(i, step, 0, kMost));
+    WINDLASS_ASSIGN_OR_RETURN(row.heads, size(csv, i, heads));
+    WINDLASS_ASSIGN_OR_RETURN(row.kv_heads, csv.number(i, kv_heads, 1, row.heads));
+    WINDLASS_ASSIGN_OR_RETURN(row.key.head_dim, csv.integer(i, head_dim, 1, kMaxHeadDim));
+    WINDLASS_ASSIGN_OR_RETURN(const std::string_view type, csv.word(i, cache));
+    WINDLASS_ASSIGN_OR_RETURN(row.time_s, seconds(csv, i, latency));
+    if (type != "bfloat16" && type != "float16" && type != "fp8") {
+      return csv.mistake(i, cache, "one of bfloat16, float16, fp8");
     }
-    row.key.float8_cache = cache == "fp8";
-    if (csv.has("window_size")) {
-      WINDLASS_ASSIGN_OR_RETURN(row.key.window_tokens, csv.integer(i, "window_size", 0, std::numeric_limits<int>::max()));
+    row.key.float8_cache = type == "fp8";
+    if (window) {
+      WINDLASS_ASSIGN_OR_RETURN(row.key.window_tokens, csv.integer(i, *window, 0, std::numeric_limits<int>::max()));
     }
-    row.length = generation ? prompt + step : prompt;
-    rows.push_back(row);
+    row.length = generation ? prompt + generated : prompt;
   }
   return rows;
 }
@@ -88,11 +96,15 @@ Result<std::vector<CollectiveRow>> parse_collectives(const CsvRows& csv, const c
 template <class SizesOf>
 Result<std::vector<VidurSample>> vidur_samples(const CsvRows& csv, std::initializer_list<const char*> names,
                                                const SizesOf& sizes_of) {
+  std::vector<std::pair<const char*, CsvColumn>> columns;
+  for (const char* name : names) {
+    const std::string column = fmt::format("time_stats.{}.median", name);
+    if (csv.has(column)) columns.emplace_back(name, csv.column(column));
+  }
   std::vector<VidurSample> samples;
   for (std::size_t i = 0; i < csv.rows(); ++i) {
-    for (const char* name : names) {
-      const std::string column = fmt::format("time_stats.{}.median", name);
-      if (!csv.has(column) || !csv.text(i, column).ok()) continue;  // empty: the row measured another operator
+    for (const auto& [name, column] : columns) {
+      if (csv.field(i, column).empty()) continue;  // the row measured another operator
       Result<VidurSample> sample = sizes_of(i);
       if (!sample.ok()) return sample.error();
       WINDLASS_ASSIGN_OR_RETURN(const double median_ms, csv.number(i, column, 0, kMaxMs));
@@ -119,10 +131,13 @@ double bytes_per_element(GemmKind kind) { return kind == GemmKind::kBFloat16 ? 2
 
 Result<std::vector<GemmRow>> parse_gemm_csv(std::string_view text) {
   WINDLASS_ASSIGN_OR_RETURN(const CsvRows csv, CsvRows::parse(text, {"gemm_dtype", "m", "n", "k", "latency"}));
+  const CsvColumn dtype = csv.column("gemm_dtype"), m = csv.column("m"), n = csv.column("n"), k = csv.column("k"),
+                  latency = csv.column("latency");
   std::vector<GemmRow> rows;
+  rows.reserve(csv.rows());
   for (std::size_t i = 0; i < csv.rows(); ++i) {
-    GemmRow row;
-    WINDLASS_ASSIGN_OR_RETURN(const std::string kind, csv.text(i, "gemm_dtype"));
+    GemmRow& row = rows.emplace_back();
+    WINDLASS_ASSIGN_OR_RETURN(const std::string_view kind, csv.word(i, dtype));
     if (kind == "bfloat16" || kind == "float16") {
       row.kind = GemmKind::kBFloat16;
     } else if (kind == "fp8") {
@@ -130,13 +145,12 @@ Result<std::vector<GemmRow>> parse_gemm_csv(std::string_view text) {
     } else if (kind == "fp8_block") {
       row.kind = GemmKind::kFloat8Block;
     } else {
-      return csv.mistake(i, "gemm_dtype", "one of bfloat16, float16, fp8, fp8_block");
+      return csv.mistake(i, dtype, "one of bfloat16, float16, fp8, fp8_block");
     }
-    WINDLASS_ASSIGN_OR_RETURN(row.m, size(csv, i, "m"));
-    WINDLASS_ASSIGN_OR_RETURN(row.n, size(csv, i, "n"));
-    WINDLASS_ASSIGN_OR_RETURN(row.k, size(csv, i, "k"));
-    WINDLASS_ASSIGN_OR_RETURN(row.time_s, seconds(csv, i, "latency"));
-    rows.push_back(row);
+    WINDLASS_ASSIGN_OR_RETURN(row.m, size(csv, i, m));
+    WINDLASS_ASSIGN_OR_RETURN(row.n, size(csv, i, n));
+    WINDLASS_ASSIGN_OR_RETURN(row.k, size(csv, i, k));
+    WINDLASS_ASSIGN_OR_RETURN(row.time_s, seconds(csv, i, latency));
   }
   return rows;
 }

@@ -5,6 +5,7 @@
 #include <array>
 #include <cassert>
 #include <cmath>
+#include <functional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -110,15 +111,17 @@ OperatorTimes::OperatorTimes(const OperatorHardware& hardware, const Accelerator
     : hardware_(hardware), efficiency_(efficiency) {}
 
 OperatorTimes::OperatorTimes(const OperatorHardware& hardware, const AcceleratorEfficiency& efficiency,
-                             const OperatorTables& tables)
+                             const OperatorTables& tables, Executor* executor)
     : hardware_(hardware), efficiency_(efficiency) {
+  std::vector<std::function<void()>> builds;
   std::map<GemmKind, std::vector<GemmRow>> products;
   for (const GemmRow& row : tables.gemm) products[row.kind].push_back(row);
-  for (const auto& [kind, rows] : products) gemm_.emplace(kind, GemmTable(rows, hardware, efficiency));
-
+  for (const auto& [kind, rows] : products) {
+    builds.emplace_back([&, table = &gemm_[kind], rows = &rows] { *table = GemmTable(*rows, hardware, efficiency); });
+  }
   const auto add_attention = [&](const std::vector<AttentionRow>& all, AttentionPhase phase,
+                                 std::map<AttentionKey, std::vector<AttentionRow>>& by_key,
                                  std::map<AttentionKey, AttentionTable>& to) {
-    std::map<AttentionKey, std::vector<AttentionRow>> by_key;
     for (const AttentionRow& row : all) by_key[row.key].push_back(row);
     for (const auto& [key, rows] : by_key) {
       const double share = impossible_share(rows, phase, hardware);
@@ -128,11 +131,14 @@ OperatorTimes::OperatorTimes(const OperatorHardware& hardware, const Accelerator
                                            100 * share, rows.size()));
         continue;
       }
-      to.emplace(key, AttentionTable(phase, rows, hardware, efficiency));
+      builds.emplace_back(
+          [&, table = &to[key], rows = &rows, phase] { *table = AttentionTable(phase, *rows, hardware, efficiency); });
     }
   };
-  add_attention(tables.context_attention, AttentionPhase::kContext, context_attention_);
-  add_attention(tables.generation_attention, AttentionPhase::kGeneration, generation_attention_);
+  std::map<AttentionKey, std::vector<AttentionRow>> context, generation;
+  add_attention(tables.context_attention, AttentionPhase::kContext, context, context_attention_);
+  add_attention(tables.generation_attention, AttentionPhase::kGeneration, generation, generation_attention_);
+  run_tasks(executor, builds);
 
   std::map<std::string, std::map<int, std::vector<PiecewiseLinear::Point>>> curves;
   for (const CollectiveRow& row : tables.collectives) {

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/base/executor.h"
 #include "planner/perf/iteration_model.h"
 #include "planner/perf/local_regression.h"
 #include "planner/perf/operator_table.h"
@@ -95,7 +96,9 @@ class OperatorTimes {
  public:
   // Roofline only.
   OperatorTimes(const OperatorHardware& hardware, const AcceleratorEfficiency& efficiency);
-  OperatorTimes(const OperatorHardware& hardware, const AcceleratorEfficiency& efficiency, const OperatorTables& tables);
+  // `executor`: for the work of building, or null.
+  OperatorTimes(const OperatorHardware& hardware, const AcceleratorEfficiency& efficiency, const OperatorTables& tables,
+                Executor* executor = nullptr);
 
   [[nodiscard]] OperatorTime gemm(GemmKind kind, double m, double n, double k) const;
   // As it runs inside a model: at least the time to read its weights from memory.

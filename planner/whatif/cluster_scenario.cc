@@ -21,12 +21,13 @@ std::string room_text(const GpuCluster& cluster, const std::vector<int>& part, d
 
 }  // namespace
 
-Result<search::Question> question_of(ClusterScenario scenario, const std::map<std::string, std::string>& texts) {
+Result<search::Question> question_of(ClusterScenario scenario, const std::map<std::string, std::string>& texts,
+                                     Executor* executor) {
   const std::string source = scenario.plan.scenario.source;
   const int line = scenario.line;
   const std::string model = scenario.plan.scenario.services.front().model.title();
   WINDLASS_RETURN_IF_ERROR(validate(scenario.cluster));
-  WINDLASS_ASSIGN_OR_RETURN(auto made, search::question_without_kinds(std::move(scenario.plan), texts));
+  WINDLASS_ASSIGN_OR_RETURN(auto made, search::question_without_kinds(std::move(scenario.plan), texts, executor));
   made.keep_notes([](const std::string& note) { return note.starts_with("cluster.") || note.starts_with("latency:"); });
   search::Problem& problem = made.problem();
   const auto cluster = std::make_shared<const GpuCluster>(std::move(scenario.cluster));

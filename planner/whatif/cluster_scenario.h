@@ -43,7 +43,8 @@ struct ClusterScenario {
 // the file and line, or the scenario's line and field; kNotFound if no connected part of the network has the memory for the
 // model and one of its requests, with what is missing. It is no error if no single worker fits on a node: strategies for
 // clusters split a model across nodes. Notes: defaults used for the cluster and the latencies, and the parts of a network that
-// is not connected.
-[[nodiscard]] Result<search::Question> question_of(ClusterScenario scenario, const std::map<std::string, std::string>& texts);
+// is not connected. `executor`: as in plan_scenario.h.
+[[nodiscard]] Result<search::Question> question_of(ClusterScenario scenario, const std::map<std::string, std::string>& texts,
+                                                   Executor* executor = nullptr);
 
 }  // namespace windlass::hetero

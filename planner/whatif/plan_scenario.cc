@@ -142,10 +142,11 @@ void add_accelerators(Problem& problem, const sim::ScenarioService& service) {
 }
 
 // Adds the kinds of workers that the pools allow, with their models. Returns their measured transfers.
-Result<MeasuredTransfers> add_kinds(Problem& problem, const PlanScenario& plan, const Texts& texts) {
+Result<MeasuredTransfers> add_kinds(Problem& problem, const PlanScenario& plan, const Texts& texts, Executor* executor) {
   const std::string& source = plan.scenario.source;
   const sim::ScenarioService& service = plan.scenario.services.front();
   MeasuredTransfers transfers;
+  sim::ScenarioOperators operators(executor);
   const auto model_of = [&](const planner::AcceleratorSpec& spec, int tensor_parallel, int stages) -> Result<KindModel> {
     sim::ScenarioService of = service;
     of.latency.pipeline_parallel = stages;
@@ -158,7 +159,7 @@ Result<MeasuredTransfers> add_kinds(Problem& problem, const PlanScenario& plan, 
     for (const sim::ScenarioPool& each : service.pools) {
       if (each.accelerator.name == spec.name) pool = &each;
     }
-    WINDLASS_ASSIGN_OR_RETURN(auto worker, sim::worker_model(source, of, problem.shape, texts, pool->accelerator,
+    WINDLASS_ASSIGN_OR_RETURN(auto worker, sim::worker_model(source, of, problem.shape, texts, operators, pool->accelerator,
                                                              tensor_parallel * stages, plan.accelerators_field, pool->line));
     if (worker.transfer) transfers[{spec.name, tensor_parallel * stages}] = *worker.transfer;
     return KindModel{std::move(worker.model), worker.kv_capacity_tokens, worker.errors};
@@ -167,8 +168,9 @@ Result<MeasuredTransfers> add_kinds(Problem& problem, const PlanScenario& plan, 
   problem.kinds = std::move(kinds.kinds);
   problem.unfit = std::move(kinds.unfit);
   if (const auto& reference = service.slowdown_reference) {
-    WINDLASS_ASSIGN_OR_RETURN(auto worker, sim::worker_model(source, service, problem.shape, texts, reference->accelerator,
-                                                             reference->gpus_per_worker, "slowdownReference", reference->line));
+    WINDLASS_ASSIGN_OR_RETURN(auto worker,
+                              sim::worker_model(source, service, problem.shape, texts, operators, reference->accelerator,
+                                                reference->gpus_per_worker, "slowdownReference", reference->line));
     problem.slowdown_reference = std::move(worker.model);
   }
   return transfers;
@@ -190,13 +192,14 @@ void add_objectives(Problem& problem, const PlanScenario& plan) {
 
 }  // namespace
 
-Result<Question> question_of(PlanScenario plan, const std::map<std::string, std::string>& texts) {
-  WINDLASS_ASSIGN_OR_RETURN(Question made, question_without_kinds(std::move(plan), texts));
+Result<Question> question_of(PlanScenario plan, const std::map<std::string, std::string>& texts, Executor* executor) {
+  WINDLASS_ASSIGN_OR_RETURN(Question made, question_without_kinds(std::move(plan), texts, executor));
   WINDLASS_RETURN_IF_ERROR(validate(made.problem()));
   return made;
 }
 
-Result<Question> question_without_kinds(PlanScenario plan, const std::map<std::string, std::string>& texts) {
+Result<Question> question_without_kinds(PlanScenario plan, const std::map<std::string, std::string>& texts,
+                                        Executor* executor) {
   Problem problem;
   sim::ScenarioService& service = plan.scenario.services.front();
   problem.name = plan.scenario.source;
@@ -211,7 +214,7 @@ Result<Question> question_without_kinds(PlanScenario plan, const std::map<std::s
   auto requests = std::make_unique<const ScenarioRequestsAt>(std::move(made));
   problem.requests = requests.get();
   add_accelerators(problem, service);
-  WINDLASS_ASSIGN_OR_RETURN(const MeasuredTransfers transfers, add_kinds(problem, plan, texts));
+  WINDLASS_ASSIGN_OR_RETURN(const MeasuredTransfers transfers, add_kinds(problem, plan, texts, executor));
   std::vector<std::string> notes = plan.scenario.defaults;
   WINDLASS_RETURN_IF_ERROR(set_network(problem, plan, transfers, notes));
   add_objectives(problem, plan);

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "planner/base/executor.h"
 #include "planner/base/result.h"
 #include "planner/catalog/known_accelerators.h"
 #include "planner/strategies/core/problem.h"
@@ -44,9 +45,11 @@ struct PlanScenario {
                                                        const planner::KnownAccelerators& known = {});
 
 // `texts`: the content of each of sim::files_of(plan.scenario), by path. Errors name the file and line, or the scenario's line
-// and field.
-[[nodiscard]] Result<Question> question_of(PlanScenario plan, const std::map<std::string, std::string>& texts);
+// and field. `executor`: for reading operator tables and building models from them, or null.
+[[nodiscard]] Result<Question> question_of(PlanScenario plan, const std::map<std::string, std::string>& texts,
+                                           Executor* executor = nullptr);
 // The same for strategies that make their own workers: no error if no worker fits (validate_question() instead of validate()).
-[[nodiscard]] Result<Question> question_without_kinds(PlanScenario plan, const std::map<std::string, std::string>& texts);
+[[nodiscard]] Result<Question> question_without_kinds(PlanScenario plan, const std::map<std::string, std::string>& texts,
+                                                      Executor* executor = nullptr);
 
 }  // namespace windlass::search

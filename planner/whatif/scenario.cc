@@ -137,7 +137,8 @@ Result<KvLink> kv_link(Scenario& scenario, ScenarioService& service, const plann
   return link;
 }
 
-Result<PreparedService> prepare(Scenario& scenario, ScenarioService& service, const ScenarioTexts& texts) {
+Result<PreparedService> prepare(Scenario& scenario, ScenarioService& service, const ScenarioTexts& texts,
+                                ScenarioOperators& operators) {
   PreparedService made;
   const auto text_of = [&](const std::string& path) {
     const auto text = texts.find(path);
@@ -164,7 +165,7 @@ Result<PreparedService> prepare(Scenario& scenario, ScenarioService& service, co
       }
     }
     if (made.models.size() > i) continue;
-    WINDLASS_ASSIGN_OR_RETURN(auto model, worker_model(scenario.source, service, made.shape, texts, pool.accelerator,
+    WINDLASS_ASSIGN_OR_RETURN(auto model, worker_model(scenario.source, service, made.shape, texts, operators, pool.accelerator,
                                                        pool.gpus_per_worker, fmt::format("cluster.pools[{}]", i), pool.line));
     if (model.fitted) {  // the file decides these
       std::erase_if(scenario.defaults, [&](const std::string& told) {
@@ -174,8 +175,9 @@ Result<PreparedService> prepare(Scenario& scenario, ScenarioService& service, co
     made.models.push_back(std::move(model));
   }
   if (const auto& reference = service.slowdown_reference) {
-    WINDLASS_ASSIGN_OR_RETURN(made.reference, worker_model(scenario.source, service, made.shape, texts, reference->accelerator,
-                                                           reference->gpus_per_worker, "slowdownReference", reference->line));
+    WINDLASS_ASSIGN_OR_RETURN(made.reference,
+                              worker_model(scenario.source, service, made.shape, texts, operators, reference->accelerator,
+                                           reference->gpus_per_worker, "slowdownReference", reference->line));
   }
   WINDLASS_ASSIGN_OR_RETURN(made.link, kv_link(scenario, service, made.shape, made.models));
   return made;
@@ -290,11 +292,13 @@ PreparedScenario::PreparedScenario(PreparedScenario&&) noexcept = default;
 PreparedScenario& PreparedScenario::operator=(PreparedScenario&&) noexcept = default;
 PreparedScenario::~PreparedScenario() = default;
 
-Result<PreparedScenario> PreparedScenario::make(Scenario given, const std::map<std::string, std::string>& texts) {
+Result<PreparedScenario> PreparedScenario::make(Scenario given, const std::map<std::string, std::string>& texts,
+                                                Executor* executor) {
   auto parts = std::make_unique<Parts>();
   parts->scenario = std::move(given);
+  ScenarioOperators operators(executor);
   for (ScenarioService& service : parts->scenario.services) {
-    WINDLASS_ASSIGN_OR_RETURN(auto prepared, prepare(parts->scenario, service, texts));
+    WINDLASS_ASSIGN_OR_RETURN(auto prepared, prepare(parts->scenario, service, texts, operators));
     parts->services.push_back(std::move(prepared));
   }
   if (parts->scenario.autoscaling) parts->texts = texts;
@@ -336,7 +340,11 @@ std::unique_ptr<PolicyAutoscaler> PreparedScenario::autoscaler(planner::End end)
     }
   }
   // Latency models of workers that the scenario does not begin with; they live as long as the autoscaler.
-  auto made = std::make_shared<std::vector<WorkerModel>>();
+  struct Made {
+    ScenarioOperators operators;
+    std::vector<WorkerModel> models;
+  };
+  auto made = std::make_shared<Made>();
   options.pool = [this, made, end](int index, const std::string& accelerator, int gpus) -> Result<ServingPool> {
     const auto s = static_cast<std::size_t>(index);
     const ScenarioService& service = parts_->scenario.services[s];
@@ -351,11 +359,11 @@ std::unique_ptr<PolicyAutoscaler> PreparedScenario::autoscaler(planner::End end)
     assert(like != nullptr);  // the policy knows no other accelerators
     ScenarioPool other = *like;
     other.gpus_per_worker = gpus;
-    WINDLASS_ASSIGN_OR_RETURN(
-        auto model, worker_model(parts_->scenario.source, service, prepared.shape, parts_->texts, other.accelerator, gpus,
-                                 "cluster.autoscaling", parts_->scenario.autoscaling->line));
-    made->push_back(std::move(model));
-    return prepared.pool(service, other, made->back(), end);
+    WINDLASS_ASSIGN_OR_RETURN(auto model,
+                              worker_model(parts_->scenario.source, service, prepared.shape, parts_->texts, made->operators,
+                                           other.accelerator, gpus, "cluster.autoscaling", parts_->scenario.autoscaling->line));
+    made->models.push_back(std::move(model));
+    return prepared.pool(service, other, made->models.back(), end);
   };
   return std::make_unique<PolicyAutoscaler>(std::move(options));
 }

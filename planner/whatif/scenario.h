@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/base/executor.h"
 #include "planner/base/result.h"
 #include "planner/catalog/accelerator.h"
 #include "planner/catalog/model_shape.h"
@@ -196,8 +197,9 @@ struct ScenarioFile {
 class PreparedScenario {
  public:
   // `texts`: the content of each of files_of(), by path. Errors (kInvalidArgument, kNotFound) name the file and line, or the
-  // scenario's line and field.
-  [[nodiscard]] static Result<PreparedScenario> make(Scenario scenario, const std::map<std::string, std::string>& texts);
+  // scenario's line and field. `executor`: for reading operator tables and building models from them, or null.
+  [[nodiscard]] static Result<PreparedScenario> make(Scenario scenario, const std::map<std::string, std::string>& texts,
+                                                     Executor* executor = nullptr);
 
   PreparedScenario(PreparedScenario&&) noexcept;
   PreparedScenario& operator=(PreparedScenario&&) noexcept;

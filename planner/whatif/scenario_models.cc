@@ -2,6 +2,9 @@
 #include "planner/whatif/scenario_models.h"
 
 #include <algorithm>
+#include <array>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -83,47 +86,23 @@ Built from_distserve(const Asked& asked, const std::string* capacities_text) {
   return std::shared_ptr<const IterationModel>(std::make_shared<planner::DistServeModel>(std::move(model)));
 }
 
-// One operator table, if its file exists.
-template <class Row>
-Result<void> append(std::vector<Row>& rows, const Asked& asked, const ScenarioTexts& texts, const char* name,
-                    Result<std::vector<Row>> (*parse)(std::string_view)) {
-  const std::string path = asked.file + "/" + name;
-  const auto text = texts.find(path);
-  if (text == texts.end()) return {};
-  auto parsed = parse(text->second);
-  if (!parsed.ok()) return parsed.error().within(name);
-  rows.insert(rows.end(), parsed->begin(), parsed->end());
-  return {};
-}
-
 // Measured operators, or, without tables, data sheets with efficiencies fitted on measurements; and the engine's CPU time.
-Built from_operators(const Asked& asked, const ScenarioTexts& texts) {
-  const planner::OperatorHardware hardware = planner::operator_hardware(asked.accelerator);
+Built from_operators(const Asked& asked, const ScenarioTexts& texts, ScenarioOperators& operators) {
+  const ScenarioLatency& latency = asked.service.latency;
   planner::OperatorModelOptions options;
   options.tensor_parallel = asked.tensor_parallel();
-  options.pipeline_parallel = asked.service.latency.pipeline_parallel;
-  options.overhead = asked.service.latency.cpu.value_or(
-      planner::overhead_of(asked.service.latency.engine).value_or(planner::EngineOverhead{}));
+  options.pipeline_parallel = latency.pipeline_parallel;
+  options.overhead = latency.cpu.value_or(planner::overhead_of(latency.engine).value_or(planner::EngineOverhead{}));
   const auto weights = planner::gemm_kind(asked.shape);
-  if (!weights.ok()) return weights.error().within(fmt::format("latency.source {}", to_string(asked.service.latency.source)));
+  if (!weights.ok()) return weights.error().within(fmt::format("latency.source {}", to_string(latency.source)));
   options.weights = *weights;
-  planner::OperatorTables tables;
-  if (asked.service.latency.source == LatencySource::kOperators) {
-    WINDLASS_RETURN_IF_ERROR(append(tables.gemm, asked, texts, kOperatorFiles[0], planner::parse_gemm_csv));
-    WINDLASS_RETURN_IF_ERROR(
-        append(tables.context_attention, asked, texts, kOperatorFiles[1], planner::parse_context_attention_csv));
-    WINDLASS_RETURN_IF_ERROR(
-        append(tables.generation_attention, asked, texts, kOperatorFiles[2], planner::parse_generation_attention_csv));
-    WINDLASS_RETURN_IF_ERROR(append(tables.collectives, asked, texts, kOperatorFiles[3], planner::parse_nccl_csv));
-    WINDLASS_RETURN_IF_ERROR(append(tables.collectives, asked, texts, kOperatorFiles[4], planner::parse_custom_all_reduce_csv));
-  }
-  const auto entry = planner::efficiency_of(asked.accelerator.name, hardware.flops_8bit > 0);
-  const planner::OperatorTimes times(hardware, entry.efficiency, tables);
-  WINDLASS_ASSIGN_OR_RETURN(auto model, planner::OperatorModel::make(asked.shape, asked.accelerator, times, options));
-  return std::shared_ptr<const IterationModel>(std::make_shared<planner::OperatorModel>(std::move(model)));
+  const std::string folder = latency.source == LatencySource::kOperators ? asked.file : "";
+  WINDLASS_ASSIGN_OR_RETURN(auto* models, operators.models(folder, texts, asked.accelerator));
+  WINDLASS_ASSIGN_OR_RETURN(auto model, models->make(asked.shape, options));
+  return std::shared_ptr<const IterationModel>(std::move(model));
 }
 
-Built build(const Asked& asked, const ScenarioTexts& texts) {
+Built build(const Asked& asked, const ScenarioTexts& texts, ScenarioOperators& operators) {
   const ScenarioLatency& latency = asked.service.latency;
   switch (latency.source) {
     case LatencySource::kProfile: return from_profile(asked);
@@ -133,7 +112,7 @@ Built build(const Asked& asked, const ScenarioTexts& texts) {
       return from_distserve(asked, capacities == texts.end() ? nullptr : &capacities->second);
     }
     case LatencySource::kOperators:
-    case LatencySource::kRoofline: return from_operators(asked, texts);
+    case LatencySource::kRoofline: return from_operators(asked, texts, operators);
   }
   return Error{ErrorCode::kInternal, "latency.source"};
 }
@@ -283,11 +262,56 @@ std::shared_ptr<const IterationModel> believed_model(const Asked& asked, const p
   return std::make_shared<LinearIterationModel>(lines->prefill, decode, fit->kv_capacity_tokens());
 }
 
+// Parses the table in a file of the folder, if it exists.
+template <class Row>
+Result<void> read_table(const ScenarioTexts& texts, const std::string& folder, const char* name,
+                        Result<std::vector<Row>> (*parse)(std::string_view), std::vector<Row>& rows) {
+  const auto text = texts.find(folder + "/" + name);
+  if (text == texts.end()) return {};
+  auto parsed = parse(text->second);
+  if (!parsed.ok()) return parsed.error().within(name);
+  rows = std::move(parsed).value();
+  return {};
+}
+
+Result<planner::OperatorTables> read_tables(const ScenarioTexts& texts, const std::string& folder, Executor* executor) {
+  planner::OperatorTables tables;
+  std::vector<planner::CollectiveRow> custom;
+  std::array<Result<void>, kOperatorFiles.size()> read;
+  run_tasks(executor,
+            {[&] { read[0] = read_table(texts, folder, kOperatorFiles[0], planner::parse_gemm_csv, tables.gemm); },
+             [&] {
+               read[1] =
+                   read_table(texts, folder, kOperatorFiles[1], planner::parse_context_attention_csv, tables.context_attention);
+             },
+             [&] {
+               read[2] = read_table(texts, folder, kOperatorFiles[2], planner::parse_generation_attention_csv,
+                                    tables.generation_attention);
+             },
+             [&] { read[3] = read_table(texts, folder, kOperatorFiles[3], planner::parse_nccl_csv, tables.collectives); },
+             [&] { read[4] = read_table(texts, folder, kOperatorFiles[4], planner::parse_custom_all_reduce_csv, custom); }});
+  for (const Result<void>& done : read) WINDLASS_RETURN_IF_ERROR(done);
+  tables.collectives.insert(tables.collectives.end(), custom.begin(), custom.end());
+  return tables;
+}
+
 }  // namespace
 
+Result<planner::OperatorModels*> ScenarioOperators::models(const std::string& folder, const ScenarioTexts& texts,
+                                                           const planner::AcceleratorSpec& spec) {
+  for (Folder& known : folders_) {
+    if (known.path == folder && known.models.spec() == spec) return &known.models;
+  }
+  planner::OperatorTables tables;
+  if (!folder.empty()) {
+    WINDLASS_ASSIGN_OR_RETURN(tables, read_tables(texts, folder, executor_));
+  }
+  return &folders_.emplace_back(Folder{folder, planner::OperatorModels(spec, std::move(tables), executor_)}).models;
+}
+
 Result<WorkerModel> worker_model(const std::string& source, const ScenarioService& service, const planner::ModelShape& shape,
-                                 const ScenarioTexts& texts, const planner::AcceleratorSpec& accelerator, int gpus,
-                                 const std::string& field, int line) {
+                                 const ScenarioTexts& texts, ScenarioOperators& operators,
+                                 const planner::AcceleratorSpec& accelerator, int gpus, const std::string& field, int line) {
   static const std::string kNone;
   const Place here{source, service, field, line};
   const ScenarioLatency& latency = service.latency;
@@ -310,7 +334,8 @@ Result<WorkerModel> worker_model(const std::string& source, const ScenarioServic
                     accelerator.name));
   }
   const Asked asked{service, shape, file, text == nullptr ? kNone : *text, accelerator, gpus, kv_capacity_tokens};
-  auto built = profile ? planner::iteration_model(*profile, shape, accelerator, kv_capacity_tokens) : build(asked, texts);
+  auto built =
+      profile ? planner::iteration_model(*profile, shape, accelerator, kv_capacity_tokens) : build(asked, texts, operators);
   if (!built.ok()) {
     // Report a gap in the file with the field that needs it.
     const Error error = file.empty() ? built.error() : built.error().within(file);

@@ -99,21 +99,30 @@ Result<planner::AcceleratorSpec> accelerator_of(const std::string& folder) {
   return Error{ErrorCode::kNotFound, fmt::format("folder: must be one with measured operators (got '{}')", folder)};
 }
 
-Result<MeasuredGpu> load_operators(const std::string& data, const std::string& folder) {
+Result<MeasuredGpu> load_operators(const std::string& data, const std::string& folder, Executor* executor) {
   MeasuredGpu gpu;
   gpu.folder = folder;
   WINDLASS_ASSIGN_OR_RETURN(const planner::AcceleratorSpec spec, accelerator_of(folder));
   gpu.accelerator = spec.name;
   gpu.hardware = planner::operator_hardware(spec);
   const std::string path = data + "/profiles/operators/" + folder + "/";
-  WINDLASS_RETURN_IF_ERROR(append(gpu.tables.gemm, path + "gemm_perf.csv.gz", planner::parse_gemm_csv));
-  WINDLASS_RETURN_IF_ERROR(
-      append(gpu.tables.context_attention, path + "context_attention_perf.csv.gz", planner::parse_context_attention_csv));
-  WINDLASS_RETURN_IF_ERROR(append(gpu.tables.generation_attention, path + "generation_attention_perf.csv.gz",
-                                  planner::parse_generation_attention_csv));
-  WINDLASS_RETURN_IF_ERROR(append(gpu.tables.collectives, path + "nccl_perf.csv.gz", planner::parse_nccl_csv));
-  WINDLASS_RETURN_IF_ERROR(
-      append(gpu.tables.collectives, path + "custom_allreduce_perf.csv.gz", planner::parse_custom_all_reduce_csv));
+  planner::OperatorTables& to = gpu.tables;
+  std::vector<planner::CollectiveRow> custom;
+  std::array<Result<void>, 5> loaded;
+  run_tasks(executor,
+            {[&] { loaded[0] = append(to.gemm, path + "gemm_perf.csv.gz", planner::parse_gemm_csv); },
+             [&] {
+               loaded[1] =
+                   append(to.context_attention, path + "context_attention_perf.csv.gz", planner::parse_context_attention_csv);
+             },
+             [&] {
+               loaded[2] = append(to.generation_attention, path + "generation_attention_perf.csv.gz",
+                                  planner::parse_generation_attention_csv);
+             },
+             [&] { loaded[3] = append(to.collectives, path + "nccl_perf.csv.gz", planner::parse_nccl_csv); },
+             [&] { loaded[4] = append(custom, path + "custom_allreduce_perf.csv.gz", planner::parse_custom_all_reduce_csv); }});
+  for (const Result<void>& done : loaded) WINDLASS_RETURN_IF_ERROR(done);
+  to.collectives.insert(to.collectives.end(), custom.begin(), custom.end());
   return gpu;
 }
 

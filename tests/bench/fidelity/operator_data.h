@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/base/executor.h"
 #include "planner/base/result.h"
 #include "planner/catalog/accelerator.h"
 #include "planner/perf/operator_table.h"
@@ -22,7 +23,9 @@ struct MeasuredGpu {
 [[nodiscard]] std::vector<std::string> operator_folders();
 // Error kNotFound: another folder.
 [[nodiscard]] Result<planner::AcceleratorSpec> accelerator_of(const std::string& folder);
-[[nodiscard]] Result<MeasuredGpu> load_operators(const std::string& data, const std::string& folder);
+// `executor`: reads the tables at the same time, or null.
+[[nodiscard]] Result<MeasuredGpu> load_operators(const std::string& data, const std::string& folder,
+                                                 Executor* executor = nullptr);
 
 [[nodiscard]] Result<std::vector<planner::VidurSample>> load_vidur(const std::string& data);
 

@@ -2,27 +2,25 @@
 #include "tests/bench/planner/vidur_setting.h"
 
 #include <map>
-#include <memory>
 #include <utility>
 
 #include "planner/catalog/accelerators_by_name.h"
-#include "planner/catalog/efficiency.h"
-#include "planner/perf/operator_model.h"
+#include "planner/perf/operator_models.h"
 #include "planner/strategies/core/worker_kinds.h"
 
 namespace windlass::bench {
 
-Result<VidurProblem> vidur_problem(const std::string& data, const VidurModel& model, const VidurWorkload& workload) {
+Result<VidurProblem> vidur_problem(const std::string& data, const VidurModel& model, const VidurWorkload& workload,
+                                   Executor* executor) {
   VidurProblem made;
   search::Problem& problem = made.problem;
   problem.name = model.name + ", " + workload.name;
   problem.shape = model.shape;
-  std::map<std::string, std::shared_ptr<planner::OperatorTimes>> times;
+  std::map<std::string, planner::OperatorModels> models;
   for (const char* folder : {"h100_sxm", "a100_sxm"}) {
-    WINDLASS_ASSIGN_OR_RETURN(MeasuredGpu gpu, load_operators(data, folder));
-    const auto efficiency = planner::efficiency_of(gpu.accelerator, gpu.hardware.flops_8bit > 0).efficiency;
-    times[gpu.accelerator] = std::make_shared<planner::OperatorTimes>(gpu.hardware, efficiency, gpu.tables);
+    WINDLASS_ASSIGN_OR_RETURN(MeasuredGpu gpu, load_operators(data, folder, executor));
     WINDLASS_ASSIGN_OR_RETURN(auto spec, planner::accelerator_by_name(gpu.accelerator));
+    models.try_emplace(gpu.accelerator, spec, std::move(gpu.tables), executor);
     problem.accelerators.push_back({std::move(spec)});
   }
   search::KindSpace space;
@@ -30,10 +28,9 @@ Result<VidurProblem> vidur_problem(const std::string& data, const VidurModel& mo
   space.pipeline_stages = {1, 2, 4};
   const auto measured = [&](const planner::AcceleratorSpec& spec, int tensor, int stages) -> Result<search::KindModel> {
     WINDLASS_ASSIGN_OR_RETURN(auto operators,
-                              planner::OperatorModel::make(model.shape, spec, *times.at(spec.name),
-                                                           {.tensor_parallel = tensor, .pipeline_parallel = stages}));
-    const double tokens = operators.kv_capacity_tokens();
-    return search::KindModel{std::make_shared<planner::OperatorModel>(std::move(operators)), tokens};
+                              models.at(spec.name).make(model.shape, {.tensor_parallel = tensor, .pipeline_parallel = stages}));
+    const double tokens = operators->kv_capacity_tokens();
+    return search::KindModel{std::move(operators), tokens};
   };
   search::Kinds kinds = search::worker_kinds(model.shape, problem.accelerators, space, measured);
   problem.kinds = std::move(kinds.kinds);

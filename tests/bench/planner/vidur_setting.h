@@ -17,8 +17,8 @@ struct VidurProblem {
   search::Problem problem;  // refers to the members above; TTFT P90 < 2 s, TBT P99 < 200 ms
 };
 
-// Fails if data cannot be read.
+// Fails if data cannot be read. `executor`: for reading the operators and building models, or null.
 [[nodiscard]] Result<VidurProblem> vidur_problem(const std::string& data, const VidurModel& model,
-                                                 const VidurWorkload& workload);
+                                                 const VidurWorkload& workload, Executor* executor = nullptr);
 
 }  // namespace windlass::bench

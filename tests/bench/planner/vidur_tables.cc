@@ -79,7 +79,7 @@ Result<std::vector<PlannerTable>> best_tables(const std::string& data, const Eff
     std::vector<VidurProblem> problems;
     std::vector<VidurPoint> winners;
     for (const VidurWorkload& workload : workloads) {
-      WINDLASS_ASSIGN_OR_RETURN(VidurProblem made, vidur_problem(data, model, workload));
+      WINDLASS_ASSIGN_OR_RETURN(VidurProblem made, vidur_problem(data, model, workload, effort.executor));
       WINDLASS_ASSIGN_OR_RETURN(const VidurFound found, vidur_search(made.problem, inside, effort));
       best += fmt::format("| {} | {} | {} |\n", model.name, workload.name, best_text(made.problem, found));
       if (found.best >= 0) winners.push_back(best_of(found));
@@ -164,7 +164,7 @@ Result<std::vector<PlannerTable>> vidur_tables(const std::string& data, Executor
       "iterations | the same winner | largest capacity over steady rate |\n|---|---:|---:|---:|---:|---:|---|---:|\n";
   for (const auto& [model, workload, name] : {std::tuple(2, 0, "llama2-70b-chat"), std::tuple(3, 1, "qwen-72b-arxiv")}) {
     WINDLASS_ASSIGN_OR_RETURN(const VidurProblem made, vidur_problem(data, models[static_cast<std::size_t>(model)],
-                                                                     workloads[static_cast<std::size_t>(workload)]));
+                                                                     workloads[static_cast<std::size_t>(workload)], &executor));
     VidurFound every;
     WINDLASS_ASSIGN_OR_RETURN(auto fronts, front_tables(made, name, effort, every, stops));
     tables.insert(tables.end(), fronts.begin(), fronts.end());

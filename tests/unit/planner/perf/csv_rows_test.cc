@@ -23,6 +23,20 @@ TEST(CsvRows, ReadsByName) {
   EXPECT_FALSE(csv->has("c"));
 }
 
+// Given a column looked up before: the same fields and the same errors as by name, and borrowed words.
+TEST(CsvRows, ReadsByPlace) {
+  const auto csv = CsvRows::parse("b,a\n1.5,one\n,two\n", {"a", "b"});
+  ASSERT_TRUE(csv.ok()) << csv.error().message;
+  const CsvRows::Column a = csv->column("a"), b = csv->column(std::string("b"));
+  EXPECT_EQ(*csv->word(0, a), "one");
+  EXPECT_EQ(*csv->text(1, a), "two");
+  EXPECT_EQ(*csv->number(0, b, 0, 10), 1.5);
+  EXPECT_EQ(csv->field(1, b), "");
+  EXPECT_EQ(csv->word(1, b).error().message, csv->text(1, "b").error().message);
+  EXPECT_EQ(csv->number(1, b, 0, 9).error().message, "line 3: b: must be a number from 0 to 9 (got '')");
+  EXPECT_EQ(csv->integer(0, a, 1, 2).error().message, csv->integer(0, "a", 1, 2).error().message);
+}
+
 // Given a text without its column, or a row too short: the error names them.
 TEST(CsvRows, NamesWhatIsMissing) {
   EXPECT_EQ(CsvRows::parse("a,c\n1,2\n", {"a", "b"}).error().message, "line 1: must have the columns a, b (missing: b)");

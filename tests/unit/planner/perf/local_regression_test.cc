@@ -26,12 +26,16 @@ struct Cloud {
   }
 };
 
-Cloud random_cloud(Rng& rng, int max_points) {
+// `lattice`: near whole numbers, so that many points are almost equally far from a query.
+Cloud random_cloud(Rng& rng, int max_points, bool lattice = false) {
   Cloud cloud;
   cloud.dimensions = static_cast<int>(rng.integer(1, 4));
   const std::int64_t count = rng.integer(1, max_points);
   for (std::int64_t i = 0; i < count; ++i) {
-    for (int d = 0; d < cloud.dimensions; ++d) cloud.points.push_back(rng.uniform(-5, 5));
+    for (int d = 0; d < cloud.dimensions; ++d) {
+      const double x = rng.uniform(-5, 5);
+      cloud.points.push_back(lattice ? std::round(x) + 1e-3 * x : x);
+    }
     cloud.values.push_back(rng.uniform(-2, 2));
   }
   return cloud;
@@ -86,11 +90,12 @@ double exhaustive(const Cloud& cloud, std::vector<double> x, const LocalRegressi
   return std::clamp(matrix.fullPivLu().solve(right)[0], low - (high - low) / 2, high + (high - low) / 2);
 }
 
-// Given small random clouds and queries inside and outside their boxes: the same answer as the definition.
+// Given random clouds, some large, half of them near a lattice, and queries inside and outside their boxes: the same answer as
+// the definition.
 TEST(LocalRegression, AgreesWithExhaustiveSearch) {
   Rng rng(1, "exhaustive");
   for (int instance = 0; instance < effort(300, 3000); ++instance) {
-    const Cloud cloud = random_cloud(rng, 60);
+    const Cloud cloud = random_cloud(rng, instance % 10 < 2 ? 2000 : 60, instance % 2 == 0);
     const LocalRegression::Options options{.neighbours = static_cast<int>(rng.integer(1, 14)),
                                            .ridge = rng.uniform(1e-4, 1e-1)};
     const LocalRegression regression(cloud.dimensions, cloud.points, cloud.values, options);

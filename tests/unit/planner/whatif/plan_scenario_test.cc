@@ -95,6 +95,41 @@ TEST(PlanScenario, TakesMeasuredTransfers) {
   EXPECT_THAT(made->notes(), testing::Not(testing::Contains(HasSubstr("betweenNodesGBps"))));
 }
 
+// Given a folder of operator tables for each accelerator; expects for all kinds together the models of each kind alone, to the
+// last bit, with and without an executor: tables are read once, and stages share them.
+TEST(PlanScenario, SharesOperatorTables) {
+  const std::map<std::string, std::string> texts = {
+      {"a/gemm_perf.csv.gz", "gemm_dtype,m,n,k,latency\nbfloat16,1,4096,4096,0.02\nbfloat16,512,4096,4096,0.1\n"},
+      {"h/gemm_perf.csv.gz", "gemm_dtype,m,n,k,latency\nbfloat16,1,4096,4096,0.01\nfp8,1,4096,4096,0.005\n"},
+      {"h/nccl_perf.csv.gz", "op_name,nccl_dtype,num_gpus,message_size,latency\nall_reduce,half,2,4096,0.02\n"}};
+  const std::string from = "{source: roofline}", to = "{source: operators, files: {a100-80gb: a, h100-80gb: h}}";
+  SerialExecutor executor;
+  std::string text = kScenario;
+  text.replace(text.find(from), from.size(), to);
+  const auto plan = parse_plan_scenario(text, "s.yaml");
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  const auto all = question_of(*plan, texts, &executor);
+  ASSERT_TRUE(all.ok()) << all.error().message;
+  ASSERT_EQ(all->problem().kinds.size(), 8u);
+  for (const WorkerKind& kind : all->problem().kinds) {
+    PlanScenario alone = *plan;
+    alone.space.tensor_parallel = {kind.tensor_parallel};
+    alone.space.pipeline_stages = {kind.pipeline_stages};
+    const auto made = question_of(std::move(alone), texts);
+    ASSERT_TRUE(made.ok()) << made.error().message;
+    const auto& kinds = made->problem().kinds;
+    ASSERT_EQ(kinds.size(), 2u);
+    const planner::IterationModel& own = *kinds[static_cast<std::size_t>(kind.accelerator)].model;
+    EXPECT_EQ(kind.model->kv_capacity_tokens(), own.kv_capacity_tokens());
+    for (const int sequences : {1, 7, 100}) {
+      EXPECT_EQ(kind.model->iteration_s(planner::decode_batch(sequences, 900)),
+                own.iteration_s(planner::decode_batch(sequences, 900)));
+      EXPECT_EQ(kind.model->iteration_s(planner::prefill_batch(sequences, 300)),
+                own.iteration_s(planner::prefill_batch(sequences, 300)));
+    }
+  }
+}
+
 // Given typical user errors; expects the line, the field, the value and the rule.
 TEST(PlanScenario, NamesMistakes) {
   EXPECT_THAT(refusal("h100-80gb", "h100"), HasSubstr("s.yaml:8: accelerators[1].accelerator: must be one of"));
