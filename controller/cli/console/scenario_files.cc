@@ -129,14 +129,20 @@ Result<ScenarioInput> read_scenario_input(const std::vector<std::string>& paths,
   return ScenarioInput{chosen->path, chosen->others, planner::KnownAccelerators(std::move(classes))};
 }
 
-Result<std::map<std::string, std::string>> read_scenario_files(const std::string& path, const sim::Scenario& scenario) {
-  std::map<std::string, std::string> texts;
+Result<std::map<std::string, std::string>> read_scenario_files(const std::string& path, const sim::Scenario& scenario,
+                                                               Executor& executor) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  for (const sim::ScenarioFile& file : sim::files_of(scenario)) {
-    const std::filesystem::path named(file.path);
-    auto text = read_text_file((named.is_absolute() ? named : folder / named).string(), file.what);
-    if (!text.ok()) return text.error().within(fmt::format("{}:{}: {}", path, file.line, file.field));
-    WINDLASS_ASSIGN_OR_RETURN(texts[file.path], unpacked(std::move(text).value(), file.path));
+  const std::vector<sim::ScenarioFile> files = sim::files_of(scenario);
+  WINDLASS_ASSIGN_OR_RETURN(
+      auto contents, parallel_map<Result<std::string>>(executor, files.size(), [&](std::size_t i) -> Result<std::string> {
+        const std::filesystem::path named(files[i].path);
+        auto text = read_text_file((named.is_absolute() ? named : folder / named).string(), files[i].what);
+        if (!text.ok()) return text.error().within(fmt::format("{}:{}: {}", path, files[i].line, files[i].field));
+        return unpacked(std::move(text).value(), files[i].path);
+      }));
+  std::map<std::string, std::string> texts;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    WINDLASS_ASSIGN_OR_RETURN(texts[files[i].path], std::move(contents[i]));
   }
   return texts;
 }

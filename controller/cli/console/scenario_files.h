@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "planner/base/executor.h"
 #include "planner/base/result.h"
 #include "planner/catalog/known_accelerators.h"
 #include "planner/whatif/scenario.h"
@@ -26,8 +27,9 @@ struct ScenarioInput {
 [[nodiscard]] Result<ScenarioInput> read_scenario_input(const std::vector<std::string>& paths, const std::string& wanted);
 
 // The text of each of sim::files_of(scenario), decompressed if gzipped, keyed by the path in the scenario. Relative paths start
-// at the folder of `path`, the scenario's own file. The error names SCENARIO:LINE and the field.
+// at the folder of `path`, the scenario's own file. The error names SCENARIO:LINE and the field of the first that cannot be
+// read.
 [[nodiscard]] Result<std::map<std::string, std::string>> read_scenario_files(const std::string& path,
-                                                                             const sim::Scenario& scenario);
+                                                                             const sim::Scenario& scenario, Executor& executor);
 
 }  // namespace windlass::cli

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "controller/cli/console/object_files.h"
 #include "controller/cli/console/progress_line.h"
 #include "controller/cli/console/scenario_files.h"
 #include "controller/cli/console/thread_executor.h"
@@ -34,16 +35,16 @@ constexpr std::size_t kCurves = 4;           // the plan and its nearest runners
 constexpr double kClusterTimeLimit_s = 600;  // upper bound: searches end earlier when nothing improves
 constexpr const char* kScenarioWanted = "a SCENARIO without cluster, a CLUSTER (docs/plan.md), or a ModelService";
 
-Result<search::Question> question_in_scenario(const std::vector<std::string>& files) {
+Result<search::Question> question_in_scenario(const std::vector<std::string>& files, Executor& executor) {
   WINDLASS_ASSIGN_OR_RETURN(const ScenarioInput input, read_scenario_input(files, "one SCENARIO without cluster or CLUSTER"));
   if (hetero::holds_cluster(input.yaml)) {
     WINDLASS_ASSIGN_OR_RETURN(auto scenario, hetero::parse_cluster_scenario(input.yaml, input.path, input.accelerators));
-    WINDLASS_ASSIGN_OR_RETURN(const auto texts, read_scenario_files(input.path, scenario.plan.scenario));
-    return question_of(std::move(scenario), texts);
+    WINDLASS_ASSIGN_OR_RETURN(const auto texts, read_scenario_files(input.path, scenario.plan.scenario, executor));
+    return question_of(std::move(scenario), texts, &executor);
   }
   WINDLASS_ASSIGN_OR_RETURN(auto plan, search::parse_plan_scenario(input.yaml, input.path, input.accelerators));
-  WINDLASS_ASSIGN_OR_RETURN(const auto texts, read_scenario_files(input.path, plan.scenario));
-  return question_of(std::move(plan), texts);
+  WINDLASS_ASSIGN_OR_RETURN(const auto texts, read_scenario_files(input.path, plan.scenario, executor));
+  return question_of(std::move(plan), texts, &executor);
 }
 
 // The nodes of the classes whose GPUs the files count, each with the class's GPUs per node. `of_catalog`: classes that are not
@@ -85,9 +86,9 @@ Result<search::Question> question_of_service(const StrategyFlags& flags, std::os
   return search::question_of(service, snapshot.accelerators, nodes);
 }
 
-Result<search::Question> read_question(const StrategyFlags& flags, std::ostream& notes) {
+Result<search::Question> read_question(const StrategyFlags& flags, std::ostream& notes, Executor& executor) {
   WINDLASS_ASSIGN_OR_RETURN(const bool objects, holds_objects(flags.files));
-  return objects ? question_of_service(flags, notes) : question_in_scenario(flags.files);
+  return objects ? question_of_service(flags, notes) : question_in_scenario(flags.files, executor);
 }
 
 // Plans that meet the objectives first, each kind by cost.
@@ -211,7 +212,8 @@ int plan_by_strategy(const StrategyFlags& flags, Console& console) {
     }
     time_limit_s = *limit;
   }
-  auto question = read_question(flags, console.err);
+  ThreadExecutor executor(flags.jobs);
+  auto question = read_question(flags, console.err, executor);
   if (!question.ok()) return fail(question.error().message, kFailed);
   search::Problem& problem = question->problem();
   const std::vector<const search::NamedStrategy*> wanted = wanted_strategies(flags, problem);
@@ -220,7 +222,6 @@ int plan_by_strategy(const StrategyFlags& flags, Console& console) {
   take_flags(flags, problem);
   if (problem.cluster != nullptr && time_limit_s == 0) time_limit_s = kClusterTimeLimit_s;
 
-  ThreadExecutor executor(flags.jobs);
   std::vector<StrategyOutcome> outcomes;
   {
     ProgressLine line(console);

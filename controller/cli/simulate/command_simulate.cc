@@ -61,12 +61,12 @@ class SimulateProgress {
   std::atomic<std::int64_t> done_{0};
 };
 
-Result<sim::PreparedScenario> read_scenario(const std::vector<std::string>& files) {
+Result<sim::PreparedScenario> read_scenario(const std::vector<std::string>& files, Executor& executor) {
   WINDLASS_ASSIGN_OR_RETURN(const ScenarioInput input,
                             read_scenario_input(files, "one SCENARIO with model, latency, workload and cluster"));
   WINDLASS_ASSIGN_OR_RETURN(sim::Scenario scenario, sim::parse_scenario(input.yaml, input.path, input.accelerators));
-  WINDLASS_ASSIGN_OR_RETURN(const auto texts, read_scenario_files(input.path, scenario));
-  return sim::PreparedScenario::make(std::move(scenario), texts);
+  WINDLASS_ASSIGN_OR_RETURN(const auto texts, read_scenario_files(input.path, scenario, executor));
+  return sim::PreparedScenario::make(std::move(scenario), texts, &executor);
 }
 
 // The result of one run: one report per service, and the autoscaler's decisions.
@@ -232,7 +232,8 @@ std::vector<std::string> names_of(const sim::PreparedScenario& scenario) {
 }
 
 Result<void> simulate(const SimulateFlags& flags, Console& console) {
-  WINDLASS_ASSIGN_OR_RETURN(const sim::PreparedScenario scenario, read_scenario(flags.files));
+  ThreadExecutor executor(flags.jobs);
+  WINDLASS_ASSIGN_OR_RETURN(const sim::PreparedScenario scenario, read_scenario(flags.files, executor));
   if (flags.replications > 1 && !scenario.random()) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("--replications: must be 1 (got {}), since {} has no randomness",
                                                           flags.replications, scenario.scenario().source)};

@@ -246,8 +246,8 @@ class Search {
       for (std::size_t j = 0; j < n; ++j) {
         if (i == j) continue;
         for (const auto& [out, in] : {std::pair(1, 1), {1, 2}, {2, 1}, {2, 2}}) {
-          const bool possible = shift(i, -out) & shift(j, in);
-          if (possible) visit(first);
+          const bool gives = shift(i, -out), takes = shift(j, in);  // both must run
+          if (gives && takes) visit(first);
           first[i] = both.first[i];
           first[j] = both.first[j];
         }

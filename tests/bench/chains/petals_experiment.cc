@@ -162,7 +162,9 @@ Report petals_experiment(const Inputs& inputs) {
     const auto values = [&](const std::vector<std::optional<double>>& all) {
       std::vector<double> complete;
       for (int seed = 0; seed < seeds; ++seed) {
-        if (const auto& value = all[static_cast<std::size_t>(v * seeds + seed)]) complete.push_back(*value);
+        if (const auto& value =
+                all[static_cast<std::size_t>(v) * static_cast<std::size_t>(seeds) + static_cast<std::size_t>(seed)])
+          complete.push_back(*value);
       }
       return of_seeds(complete, seeds);
     };
@@ -204,7 +206,8 @@ Report petals_fig8_experiment(const Inputs& inputs) {
     const auto values = [&](std::optional<double> Cell::*field) {
       std::vector<double> complete;
       for (int seed = 0; seed < seeds; ++seed) {
-        const Cell& cell = cells[static_cast<std::size_t>(at * seeds + seed)];
+        const Cell& cell =
+            cells[static_cast<std::size_t>(at) * static_cast<std::size_t>(seeds) + static_cast<std::size_t>(seed)];
         if (cell.*field) complete.push_back(*(cell.*field));
       }
       return complete;

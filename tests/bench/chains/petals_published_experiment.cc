@@ -301,12 +301,13 @@ struct Ratios {
 }  // namespace
 
 Report petals_published_experiment(const Inputs& inputs) {
-  constexpr std::size_t kCells = 2 * 2 * std::size(kSettings), kRuns = kCells * std::size(kVariants);
+  constexpr std::size_t kCells = std::size_t{4} * std::size(kSettings), kRuns = kCells * std::size(kVariants);
   std::vector<Times> times(kRuns);
   for_each_index(static_cast<int>(kRuns), [&](int index) {
     const auto at = static_cast<std::size_t>(index), cell = at / std::size(kVariants), variant = at % std::size(kVariants);
     const int output_tokens = kOutputTokens[cell % 2];
     std::vector<std::optional<Times>> runs;
+    runs.reserve(static_cast<std::size_t>(inputs.scale.seeds));
     for (int seed = 0; seed < inputs.scale.seeds; ++seed) {
       runs.push_back(
           run(make_trial(inputs, kSettings[cell / 4], kRates[cell / 2 % 2], output_tokens, static_cast<std::uint64_t>(seed)),

@@ -446,7 +446,8 @@ Result<std::string> peers_table(Study& study, const std::string& path) {
     return fmt::format("{}, {}, {}", name_of(row.engine), short_model(row), row.gpu);
   };
   for (const auto& [row, pair] : peer) ++sets[name_of_set(study.row(row))];
-  for (const auto& [set, rows] : sets) {
+  for (const auto& [name, rows] : sets) {
+    const std::string& set = name;
     const auto of = [&](const ByRow& predicted) {
       return both_errors(study, predicted, [&](const EndToEndRow& row) { return name_of_set(row) == set; });
     };
