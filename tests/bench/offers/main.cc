@@ -33,7 +33,7 @@ void print_row(const OneAnswer& answer) {
   fmt::print(" {} | {} |\n", answer.attainment ? fmt::format("{:.1f} %", 100 * *answer.attainment) : "-", pools);
 }
 
-int run(const std::vector<std::string>& files, int random) {
+int run(const std::vector<std::string>& files, int first, int random) {
   fmt::print("| service | closed forms | controller | `plan` | `auto` |");
   for (const char* strategy : kStrategies) fmt::print(" {} |", strategy);
   fmt::print(" attainment | the controller runs |\n|---|---:|---:|---:|---:|");
@@ -49,7 +49,7 @@ int run(const std::vector<std::string>& files, int random) {
     cli::add_catalog_classes(snapshot);
     if (snapshot.services.size() == 1 && snapshot.services.front().shape) print_row(one_answer(snapshot));
   }
-  for (int seed = 1; seed <= random; ++seed) print_row(one_answer(random_service(static_cast<std::uint64_t>(seed))));
+  for (int seed = first; seed < first + random; ++seed) print_row(one_answer(random_service(static_cast<std::uint64_t>(seed))));
   return 0;
 }
 
@@ -59,9 +59,10 @@ int run(const std::vector<std::string>& files, int random) {
 int main(int argc, char** argv) {
   CLI::App app("Costs of services by the controller, by auto and by each strategy");
   std::vector<std::string> files;
-  int random = 20;
+  int first = 1, random = 20;
   app.add_option("files", files, "YAML files with one ModelService each")->check(CLI::ExistingFile);
   app.add_option("--random", random, "Number of random services")->check(CLI::Range(0, 10'000))->capture_default_str();
+  app.add_option("--first", first, "Seed of the first random service")->check(CLI::Range(1, 10'000))->capture_default_str();
   CLI11_PARSE(app, argc, argv);
-  return windlass::bench::run(files, random);
+  return windlass::bench::run(files, first, random);
 }
