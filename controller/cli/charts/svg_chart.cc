@@ -91,7 +91,8 @@ Axes axes_of(const Chart& chart) {
       if (!shown(chart, point)) continue;
       x_low = std::min(x_low, point.x);
       x_high = std::max(x_high, point.x);
-      y_low = std::min({y_low, point.y, chart.y_log ? point.y : point.low.value_or(point.y)});
+      const double low = point.low.value_or(point.y);
+      y_low = std::min({y_low, point.y, chart.y_log && low <= 0 ? point.y : low});
       y_high = std::max({y_high, point.y, point.high.value_or(point.y)});
     }
   }

@@ -102,7 +102,7 @@ Report overall_experiment(const Inputs& inputs) {
     }
     report.tables += "\n";
   }
-  Chart chart{"Mean response, 20 servers", "share of fast servers", "seconds", {}, false};
+  Chart chart{"Mean response, 20 servers", "share of fast servers", "seconds", {}, true};
   const std::pair<const char*, std::optional<double> Cell::*> curves[] = {{"proposed, c = 7", &Cell::proposed_s},
                                                                           {"proposed, tuned c", &Cell::tuned_s},
                                                                           {"BPRR", &Cell::bprr_s},
