@@ -170,6 +170,35 @@ Result<std::vector<CollectiveRow>> parse_custom_all_reduce_csv(std::string_view 
   return parse_collectives(csv, "allreduce_dtype", true);
 }
 
+Result<OperatorTables> parse_operator_tables(const OperatorTextOf& text_of, Executor* executor) {
+  OperatorTables tables;
+  std::vector<CollectiveRow> custom;
+  std::array<Result<void>, kOperatorFiles.size()> done;
+  std::vector<std::function<void()>> tasks;
+  const auto add = [&](auto& rows, auto parse) {
+    const std::size_t file = tasks.size();
+    tasks.emplace_back([&, parse, file] {
+      done[file] = [&]() -> Result<void> {
+        WINDLASS_ASSIGN_OR_RETURN(const auto text, text_of(file));
+        if (!text) return {};
+        auto parsed = parse(*text);
+        if (!parsed.ok()) return parsed.error().within(kOperatorFiles[file]);
+        rows = std::move(parsed).value();
+        return {};
+      }();
+    });
+  };
+  add(tables.gemm, parse_gemm_csv);
+  add(tables.context_attention, parse_context_attention_csv);
+  add(tables.generation_attention, parse_generation_attention_csv);
+  add(tables.collectives, parse_nccl_csv);
+  add(custom, parse_custom_all_reduce_csv);
+  run_tasks(executor, tasks);
+  for (const Result<void>& one : done) WINDLASS_RETURN_IF_ERROR(one);
+  tables.collectives.insert(tables.collectives.end(), custom.begin(), custom.end());
+  return tables;
+}
+
 Result<std::vector<VidurSample>> parse_vidur_mlp_csv(std::string_view text) {
   WINDLASS_ASSIGN_OR_RETURN(const CsvRows csv, CsvRows::parse(text, {"num_tokens", "num_tensor_parallel_workers"}));
   return vidur_samples(csv,

@@ -4,10 +4,15 @@
 // what is allowed. Pure.
 #pragma once
 
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "planner/base/executor.h"
 #include "planner/base/result.h"
 
 namespace windlass::planner {
@@ -73,6 +78,16 @@ struct OperatorTables {
   std::vector<AttentionRow> generation_attention;
   std::vector<CollectiveRow> collectives;
 };
+
+// The files of a folder with one GPU's tables, as published by ai-dynamo/aiconfigurator.
+inline constexpr std::array kOperatorFiles = {"gemm_perf.csv.gz", "context_attention_perf.csv.gz",
+                                              "generation_attention_perf.csv.gz", "nccl_perf.csv.gz",
+                                              "custom_allreduce_perf.csv.gz"};
+// The decompressed text of kOperatorFiles[file]; nullopt if there is none. Called once for each, on any thread of the executor.
+using OperatorTextOf = std::function<Result<std::optional<std::string_view>>(std::size_t file)>;
+// The tables of such a folder; files without a text are empty tables. `executor`: for reading and parsing, or null. Errors: of
+// the first file that has one; those of parsing name the file.
+[[nodiscard]] Result<OperatorTables> parse_operator_tables(const OperatorTextOf& text_of, Executor* executor = nullptr);
 
 // A sample of one operator in Vidur's profiles. `x` holds the sizes that it depends on: tokens (mlp), batch and cache tokens
 // (attn_decode), chunk and cache tokens (attn_prefill), bytes (collectives), batch (cpu).

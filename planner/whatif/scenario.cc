@@ -49,7 +49,7 @@ std::vector<ScenarioFile> files_of(const Scenario& scenario) {
                                                         : "a PerformanceProfile, or a CSV file with Splitwise's columns");
         return;
       }
-      for (const char* name : kOperatorFiles) {
+      for (const char* name : planner::kOperatorFiles) {
         if (path.empty()) continue;
         add(path + "/" + name, field, latency.line,
             "a folder with the operator tables of one accelerator, each a CSV file, gzipped or not");

@@ -5,7 +5,6 @@
 // models, and returns options and request sources for any number of runs. docs/simulate.md lists the fields. Pure.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -47,12 +46,7 @@ struct ScenarioModel {
   }
 };
 
-// In a folder of operator tables, as published by ai-dynamo/aiconfigurator.
-inline constexpr std::array kOperatorFiles = {"gemm_perf.csv.gz", "context_attention_perf.csv.gz",
-                                              "generation_attention_perf.csv.gz", "nccl_perf.csv.gz",
-                                              "custom_allreduce_perf.csv.gz"};
-
-// For operators, `file` is a folder with these files.
+// For operators, `file` is a folder with planner::kOperatorFiles.
 struct ScenarioLatency {
   LatencySource source = LatencySource::kLinear;
   std::string file;                                                         // empty: none

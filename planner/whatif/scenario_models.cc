@@ -2,7 +2,6 @@
 #include "planner/whatif/scenario_models.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 #include <vector>
 
@@ -262,39 +261,6 @@ std::shared_ptr<const IterationModel> believed_model(const Asked& asked, const p
   return std::make_shared<LinearIterationModel>(lines->prefill, decode, fit->kv_capacity_tokens());
 }
 
-// Parses the table in a file of the folder, if it exists.
-template <class Row>
-Result<void> read_table(const ScenarioTexts& texts, const std::string& folder, const char* name,
-                        Result<std::vector<Row>> (*parse)(std::string_view), std::vector<Row>& rows) {
-  const auto text = texts.find(folder + "/" + name);
-  if (text == texts.end()) return {};
-  auto parsed = parse(text->second);
-  if (!parsed.ok()) return parsed.error().within(name);
-  rows = std::move(parsed).value();
-  return {};
-}
-
-Result<planner::OperatorTables> read_tables(const ScenarioTexts& texts, const std::string& folder, Executor* executor) {
-  planner::OperatorTables tables;
-  std::vector<planner::CollectiveRow> custom;
-  std::array<Result<void>, kOperatorFiles.size()> read;
-  run_tasks(executor,
-            {[&] { read[0] = read_table(texts, folder, kOperatorFiles[0], planner::parse_gemm_csv, tables.gemm); },
-             [&] {
-               read[1] =
-                   read_table(texts, folder, kOperatorFiles[1], planner::parse_context_attention_csv, tables.context_attention);
-             },
-             [&] {
-               read[2] = read_table(texts, folder, kOperatorFiles[2], planner::parse_generation_attention_csv,
-                                    tables.generation_attention);
-             },
-             [&] { read[3] = read_table(texts, folder, kOperatorFiles[3], planner::parse_nccl_csv, tables.collectives); },
-             [&] { read[4] = read_table(texts, folder, kOperatorFiles[4], planner::parse_custom_all_reduce_csv, custom); }});
-  for (const Result<void>& done : read) WINDLASS_RETURN_IF_ERROR(done);
-  tables.collectives.insert(tables.collectives.end(), custom.begin(), custom.end());
-  return tables;
-}
-
 }  // namespace
 
 Result<planner::OperatorModels*> ScenarioOperators::models(const std::string& folder, const ScenarioTexts& texts,
@@ -304,7 +270,11 @@ Result<planner::OperatorModels*> ScenarioOperators::models(const std::string& fo
   }
   planner::OperatorTables tables;
   if (!folder.empty()) {
-    WINDLASS_ASSIGN_OR_RETURN(tables, read_tables(texts, folder, executor_));
+    const auto text_of = [&](std::size_t file) -> Result<std::optional<std::string_view>> {
+      const auto text = texts.find(folder + "/" + planner::kOperatorFiles[file]);
+      return text == texts.end() ? std::nullopt : std::optional<std::string_view>(text->second);
+    };
+    WINDLASS_ASSIGN_OR_RETURN(tables, planner::parse_operator_tables(text_of, executor_));
   }
   return &folders_.emplace_back(Folder{folder, planner::OperatorModels(spec, std::move(tables), executor_)}).models;
 }

@@ -106,23 +106,14 @@ Result<MeasuredGpu> load_operators(const std::string& data, const std::string& f
   gpu.accelerator = spec.name;
   gpu.hardware = planner::operator_hardware(spec);
   const std::string path = data + "/profiles/operators/" + folder + "/";
-  planner::OperatorTables& to = gpu.tables;
-  std::vector<planner::CollectiveRow> custom;
-  std::array<Result<void>, 5> loaded;
-  run_tasks(executor,
-            {[&] { loaded[0] = append(to.gemm, path + "gemm_perf.csv.gz", planner::parse_gemm_csv); },
-             [&] {
-               loaded[1] =
-                   append(to.context_attention, path + "context_attention_perf.csv.gz", planner::parse_context_attention_csv);
-             },
-             [&] {
-               loaded[2] = append(to.generation_attention, path + "generation_attention_perf.csv.gz",
-                                  planner::parse_generation_attention_csv);
-             },
-             [&] { loaded[3] = append(to.collectives, path + "nccl_perf.csv.gz", planner::parse_nccl_csv); },
-             [&] { loaded[4] = append(custom, path + "custom_allreduce_perf.csv.gz", planner::parse_custom_all_reduce_csv); }});
-  for (const Result<void>& done : loaded) WINDLASS_RETURN_IF_ERROR(done);
-  to.collectives.insert(to.collectives.end(), custom.begin(), custom.end());
+  std::array<std::string, planner::kOperatorFiles.size()> texts;
+  const auto text_of = [&](std::size_t file) -> Result<std::optional<std::string_view>> {
+    WINDLASS_ASSIGN_OR_RETURN(texts[file], read_text(path + planner::kOperatorFiles[file]));
+    return std::optional<std::string_view>(texts[file]);
+  };
+  auto tables = planner::parse_operator_tables(text_of, executor);
+  if (!tables.ok()) return tables.error().within(folder);
+  gpu.tables = std::move(tables).value();
   return gpu;
 }
 
