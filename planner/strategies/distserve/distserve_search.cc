@@ -71,8 +71,7 @@ class UnitSearch {
       return Error{ErrorCode::kCancelled, "stopped before any instance's goodput was known"};
     for (int final = 0; final < options_.finals && complete && has_steps_for_final(); ++final) {
       const std::vector<UnitAnswer> before = answers_.families;
-      select_finalists();
-      for (std::size_t family = 0; family < families_.size(); ++family) clear(family);
+      for (std::size_t family = 0; family < families_.size(); ++family) select_finalists(family);
       options_.requests *= kMoreRequests;
       options_.seed += kSeedsOfFinals;
       margin_ /= 2;
@@ -82,7 +81,7 @@ class UnitSearch {
         if (!complete || (!orders_[family].empty() && !answer.best)) answer = before[family];
       }
     }
-    answers_.stopped = !complete && (answers_.stopped || stop_requested(effort_.stop));
+    if (!complete && stop_requested(effort_.stop)) answers_.stopped = true;  // not for want of steps: a final is extra
     return std::move(answers_);
   }
 
@@ -102,22 +101,18 @@ class UnitSearch {
   // A final may take as many iterations as there are more requests.
   [[nodiscard]] bool has_steps_for_final() const { return answers_.iterations <= effort_.max_iterations / (1 + kMoreRequests); }
 
-  // Leaves in `orders_` what may be the best; the best itself is among it, so that its goodput is no lucky one either.
-  void select_finalists() {
-    for (std::size_t family = 0; family < families_.size(); ++family) {
-      const UnitAnswer& answer = answers_.families[family];
-      const double least = (1 - margin_) * best_share(families_[family], answer);
-      std::erase_if(orders_[family], [&](std::size_t unit) {
-        const double found_per_s = answer.goodputs[unit].requests_per_s;
-        return !(found_per_s > 0) || share(families_[family][unit], found_per_s) < least;
-      });
-    }
-  }
-
-  // Forgets the finalists' goodputs.
-  void clear(std::size_t family) {
-    if (orders_[family].empty()) return;
+  // Leaves in `orders_` what may be the best of the family and forgets its goodputs. The best itself is among it, so that its
+  // goodput is no lucky one either.
+  void select_finalists(std::size_t family) {
     UnitAnswer& answer = answers_.families[family];
+    if (!answer.best) {
+      orders_[family].clear();
+      return;
+    }
+    const double least = (1 - margin_) * best_share(families_[family], answer);
+    std::erase_if(orders_[family], [&](std::size_t unit) {
+      return share(families_[family][unit], answer.goodputs[unit].requests_per_s) < least;
+    });
     answer.best.reset();
     for (const std::size_t unit : orders_[family]) answer.goodputs[unit] = {0, true};
   }

@@ -29,7 +29,7 @@ using search::NodeAffinity;
 using search::Problem;
 
 constexpr std::int64_t kRequests = 4000;  // per probe, before finals
-constexpr int kFinals = 2;
+constexpr int kFinals = search::DistServeOptions().finals;
 constexpr int kVllmBatchTokens = 2560;  // vLLM's default in 2023
 constexpr double kBelowTheEdge = 0.9;   // share of vLLM's goodput: at the goodput itself other seeds fail
 constexpr double kFastNetwork_bytes_per_s = 800e9 / 8;
@@ -105,7 +105,6 @@ Result<System> distserve(const Problem& problem, NodeAffinity affinity, std::str
   search::DistServeOptions options;
   options.affinity = affinity;
   options.requests_per_probe = kRequests;
-  options.finals = kFinals;
   WINDLASS_ASSIGN_OR_RETURN(const auto choice, search::distserve_choice(problem, effort, options));
   const search::WorkerKind &prefill = kind_at(problem, choice.prefill_kind), &decode = kind_at(problem, choice.decode_kind);
   System system{std::move(name), parallelism(prefill) + ", " + parallelism(decode), &problem, choice.one,
