@@ -38,15 +38,22 @@ struct LogError {
   double spread = 0;  // standard deviation of ln p over the latents
 };
 
-// Half-width of the interval of a row with this spread, from errors of other rows.
-std::optional<double> factor_for(double spread, const std::vector<LogError>& others) {
+// What errors of other rows say of a row's half-width.
+struct Scale {
+  double typical = 0, bound = 0;
+
+  [[nodiscard]] double factor(double spread) const { return std::exp(bound * std::hypot(typical, spread)); }
+};
+
+// nullopt: too few rows.
+std::optional<Scale> scale_of(const std::vector<LogError>& others) {
   if (others.empty()) return std::nullopt;
   std::vector<double> errors, ratios;
   for (const LogError& other : others) errors.push_back(other.error);
   const double typical = planner::median_of(errors);
   for (const LogError& other : others) ratios.push_back(other.error / std::hypot(typical, other.spread));
   const std::optional<double> bound = conformal_bound(std::move(ratios));
-  return bound ? std::optional(std::exp(*bound * std::hypot(typical, spread))) : std::nullopt;
+  return bound ? std::optional(Scale{typical, *bound}) : std::nullopt;
 }
 
 // Widths for the rows of `of` from the errors of rows outside of it: those of the other groups of its kind, for a GPU also
@@ -65,45 +72,23 @@ void add_widths(LeftOut& of, const std::vector<LeftOut>& all, const std::vector<
                                        {std::abs(std::log(row.ttft_s / measured.ttft_s)), row.ttft_spread}});
     }
   }
-  const auto factor = [&](const LeftOutRow& row, LogError Both::*metric, double spread) {
+  const auto scale = [&](const std::string& engine, LogError Both::*metric) {
     std::vector<LogError> own, any;
-    for (const auto& [index, error] : errors) {
+    for (const auto& [row, error] : errors) {
       any.push_back(error.*metric);
-      if (rows[index].engine == rows[row.row].engine) own.push_back(error.*metric);
+      if (rows[row].engine == engine) own.push_back(error.*metric);
     }
-    const std::optional<double> by_engine = factor_for(spread, own);
-    return by_engine ? by_engine : factor_for(spread, any);
+    const std::optional<Scale> by_engine = scale_of(own);
+    return by_engine ? by_engine : scale_of(any);
   };
+  std::map<std::string, std::pair<std::optional<Scale>, std::optional<Scale>>> scales;
   for (LeftOutRow& row : of.rows) {
-    row.tpot_factor = factor(row, &Both::tpot, row.tpot_spread);
-    row.ttft_factor = factor(row, &Both::ttft, row.ttft_spread);
+    const std::string& engine = rows[row.row].engine;
+    if (!scales.contains(engine)) scales[engine] = {scale(engine, &Both::tpot), scale(engine, &Both::ttft)};
+    const auto& [tpot, ttft] = scales[engine];
+    if (tpot) row.tpot_factor = tpot->factor(row.tpot_spread);
+    if (ttft) row.ttft_factor = ttft->factor(row.ttft_spread);
   }
-}
-
-// The rows' spreads: each alternative of each latent adds its share of the squared deviation. `predict` says what the rows of
-// `found` come to under an alternative; a row that no longer fits the memory says nothing.
-template <class PredictUnder>
-Result<void> add_spreads(std::vector<LeftOutRow>& found, std::span<const Latent> latents, const PredictUnder& predict) {
-  std::map<std::size_t, std::pair<double, double>> squares;
-  for (const Latent& latent : latents) {
-    for (const Change alternative : latent.alternatives) {
-      WINDLASS_ASSIGN_OR_RETURN(const std::vector<LeftOutRow> moved, predict(alternative));
-      std::map<std::size_t, const LeftOutRow*> by_row;
-      for (const LeftOutRow& row : moved) by_row[row.row] = &row;
-      for (const LeftOutRow& row : found) {
-        const auto other = by_row.find(row.row);
-        if (other == by_row.end()) continue;
-        const double share = 1.0 / static_cast<double>(latent.alternatives.size());
-        squares[row.row].first += share * std::pow(std::log(other->second->tpot_s / row.tpot_s), 2);
-        squares[row.row].second += share * std::pow(std::log(other->second->ttft_s / row.ttft_s), 2);
-      }
-    }
-  }
-  for (LeftOutRow& row : found) {
-    row.tpot_spread = std::sqrt(squares[row.row].first);
-    row.ttft_spread = std::sqrt(squares[row.row].second);
-  }
-  return {};
 }
 
 }  // namespace
@@ -136,6 +121,14 @@ const std::vector<Latent>& latents() {
       cost_latent<&C::turnaround_s>("the client's turn"),
   };
   return kLatents;
+}
+
+std::vector<LeftOutRow> left_out_rows(std::span<const std::size_t> rows, const std::vector<ClosedLoopResult>& results) {
+  std::vector<LeftOutRow> found;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (results[i].fits) found.push_back({rows[i], results[i].mean_tpot_s, results[i].mean_ttft_s});
+  }
+  return found;
 }
 
 std::optional<double> conformal_bound(std::vector<double> errors) {
@@ -196,17 +189,32 @@ Result<std::vector<LeftOut>> leave_out(Predictions& predictions, const std::vect
   for (const Latent& latent : latents) {
     for (const Change change : latent.alternatives) under.try_emplace(change, predictions.with(change));
   }
-  return leave_out(all, rows, kinds, [&](const auto& train, const auto& test) -> Result<std::vector<LeftOutRow>> {
-    const auto predicted_by = [&](Predictions& by) {
-      return predict_left_out<EngineCosts>(
-          all, train, test, [&](std::span<const std::size_t> fitted) { return fit_costs(predictions, fitted); },
-          [](const std::vector<EngineCosts>& fits) { return mean_of(fits); },
-          [&](std::span<const std::size_t> of, const EngineCosts& costs) { return by.of(of, costs); });
-    };
-    WINDLASS_ASSIGN_OR_RETURN(auto found, predicted_by(predictions));
-    assert(found.size() == test.size());  // counted_rows()
-    WINDLASS_RETURN_IF_ERROR(add_spreads(found, latents, [&](Change change) { return predicted_by(under.at(change)); }));
+  const auto predict = [&](std::span<const std::size_t> of, const EngineCosts& costs) -> Result<std::vector<LeftOutRow>> {
+    WINDLASS_ASSIGN_OR_RETURN(const auto results, predictions.of(of, costs));
+    std::vector<LeftOutRow> found = left_out_rows(of, results);
+    assert(found.size() == of.size());  // counted_rows()
+    std::vector<double> tpot_squares(of.size(), 0), ttft_squares(of.size(), 0);
+    for (const Latent& latent : latents) {
+      const double share = 1.0 / static_cast<double>(latent.alternatives.size());
+      for (const Change change : latent.alternatives) {
+        WINDLASS_ASSIGN_OR_RETURN(const auto moved, under.at(change).of(of, costs));
+        for (std::size_t i = 0; i < of.size(); ++i) {
+          if (!moved[i].fits) continue;  // says nothing
+          tpot_squares[i] += share * std::pow(std::log(moved[i].mean_tpot_s / found[i].tpot_s), 2);
+          ttft_squares[i] += share * std::pow(std::log(moved[i].mean_ttft_s / found[i].ttft_s), 2);
+        }
+      }
+    }
+    for (std::size_t i = 0; i < of.size(); ++i) {
+      found[i].tpot_spread = std::sqrt(tpot_squares[i]);
+      found[i].ttft_spread = std::sqrt(ttft_squares[i]);
+    }
     return found;
+  };
+  return leave_out(all, rows, kinds, [&](const auto& train, const auto& test) {
+    return predict_left_out<EngineCosts>(
+        all, train, test, [&](std::span<const std::size_t> fitted) { return fit_costs(predictions, fitted); },
+        [](const std::vector<EngineCosts>& fits) { return mean_of(fits); }, predict);
   });
 }
 

@@ -63,8 +63,12 @@ struct CountedRows {
 using PredictLeftOut =
     std::function<Result<std::vector<LeftOutRow>>(const std::vector<std::size_t>& train, const std::vector<std::size_t>& test)>;
 
+// One for each row that fits the memory, without spreads.
+[[nodiscard]] std::vector<LeftOutRow> left_out_rows(std::span<const std::size_t> rows,
+                                                    const std::vector<ClosedLoopResult>& results);
+
 // Fits each engine that has enough rows in `train`; the others get `otherwise(fits)`. fit(rows) -> Result<Fit>, predict(rows,
-// Fit) -> Result<vector<ClosedLoopResult>>.
+// Fit) -> Result<vector<LeftOutRow>>.
 template <class Fit, class FitRows, class Otherwise, class Predict>
 [[nodiscard]] Result<std::vector<LeftOutRow>> predict_left_out(const std::vector<EndToEndRow>& all,
                                                                const std::vector<std::size_t>& train,
@@ -80,10 +84,8 @@ template <class Fit, class FitRows, class Otherwise, class Predict>
   std::vector<LeftOutRow> found;
   for (const auto& [engine, rows] : by_engine(all, test)) {
     const auto own = fitted.find(engine);
-    WINDLASS_ASSIGN_OR_RETURN(const auto results, predict(rows, own != fitted.end() ? own->second : otherwise(fits)));
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      if (results[i].fits) found.push_back({rows[i], results[i].mean_tpot_s, results[i].mean_ttft_s});
-    }
+    WINDLASS_ASSIGN_OR_RETURN(const auto predicted, predict(rows, own != fitted.end() ? own->second : otherwise(fits)));
+    found.insert(found.end(), predicted.begin(), predicted.end());
   }
   return found;
 }

@@ -33,7 +33,10 @@ Result<std::vector<LeftOut>> leave_out_of_lines(Predictions& predictions, const 
           return Costs(costs);
         },
         [](const std::vector<Costs>&) { return Costs(); },
-        [&](std::span<const std::size_t> of, const Costs& costs) { return predict_by_lines(all, of, costs, executor); });
+        [&](std::span<const std::size_t> of, const Costs& costs) -> Result<std::vector<LeftOutRow>> {
+          WINDLASS_ASSIGN_OR_RETURN(const auto results, predict_by_lines(all, of, costs, executor));
+          return left_out_rows(of, results);
+        });
   });
 }
 
