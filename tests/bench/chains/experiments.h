@@ -6,6 +6,7 @@
 // request, with orchestrator and servers at random places of the RIPE Atlas network.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -34,7 +35,8 @@ using charts::ChartSeries;
 
 struct Scale {
   int seeds = 20;
-  std::int64_t requests = 100'000;  // measured per seed and point, after a warm-up of a tenth of them
+  std::int64_t requests = 100'000;  // measured per seed and point
+  bool warm_up = true;              // a tenth of them before
 };
 
 struct Inputs {
@@ -63,6 +65,9 @@ struct PaperSetting {
 };
 
 inline constexpr int kPaperCapacity = 7;  // c
+// Fig. 8.
+inline constexpr int kFig8Servers[] = {10, 20, 30, 40};
+inline constexpr double kFig8Shares[] = {0.1, 0.2, 0.3, 0.4};
 
 [[nodiscard]] chain::Instance paper_instance(const RipeNetwork& network, const PaperSetting& setting, std::uint64_t seed);
 
@@ -103,6 +108,20 @@ void for_each_index(int count, const std::function<void(int)>& body);
 // Mean and 95 % half-width over seeds, as text ("12.3 ± 0.4") and as a point.
 [[nodiscard]] std::string with_interval(const std::vector<double>& values, int decimals);
 [[nodiscard]] ChartPoint point_of(double x, const std::vector<double>& values);
+
+// The results that some of the seeds of a cell have. `cells`: all seeds of the first one, then of the next.
+template <class Cell>
+[[nodiscard]] std::vector<double> over_seeds(const std::vector<Cell>& cells, int cell, int seeds,
+                                             std::optional<double> Cell::*field) {
+  std::vector<double> values;
+  const auto begin = cells.begin() + static_cast<std::ptrdiff_t>(cell) * seeds;
+  std::for_each(begin, begin + seeds, [&](const Cell& one) {
+    if (one.*field) values.push_back(*(one.*field));
+  });
+  return values;
+}
+// with_interval(), and how many of the seeds that is; "no full chain" without any.
+[[nodiscard]] std::string of_seeds(const std::vector<double>& values, int seeds);
 
 [[nodiscard]] Report placement_experiment(const Inputs& inputs);         // Fig. 3
 [[nodiscard]] Report cache_experiment(const Inputs& inputs);             // Fig. 4

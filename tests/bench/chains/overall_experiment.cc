@@ -44,8 +44,6 @@ Cell run(const Inputs& inputs, const PaperSetting& setting, const Scale& scale, 
 }  // namespace
 
 Report overall_experiment(const Inputs& inputs) {
-  constexpr int kServers[] = {10, 20, 30, 40};
-  constexpr double kShares[] = {0.1, 0.2, 0.3, 0.4};
   Scale scale = inputs.scale;
   scale.requests /= 5;  // simulating the baselines at the level of servers is slower
   const int seeds = scale.seeds;
@@ -53,7 +51,7 @@ Report overall_experiment(const Inputs& inputs) {
   for_each_index(16 * seeds, [&](int index) {
     const int at = index / seeds;
     const auto seed = static_cast<std::uint64_t>(index % seeds);
-    cells[static_cast<std::size_t>(index)] = run(inputs, {kServers[at / 4], kShares[at % 4], 0.2}, scale, seed);
+    cells[static_cast<std::size_t>(index)] = run(inputs, {kFig8Servers[at / 4], kFig8Shares[at % 4], 0.2}, scale, seed);
   });
 
   Report report;
@@ -70,16 +68,6 @@ Report overall_experiment(const Inputs& inputs) {
       "|---|---|---|---|---|---|---|---|---|---|---|---|\n",
       seeds, scale.requests, kPaperCapacity);
   for (int at = 0; at < 16; ++at) {
-    const auto column = [&](std::optional<double> Cell::*field) {
-      std::vector<double> values;
-      for (int seed = 0; seed < seeds; ++seed) {
-        const Cell& cell = cells[static_cast<std::size_t>(at * seeds + seed)];
-        if (cell.*field) values.push_back(*(cell.*field));
-      }
-      if (values.empty()) return std::string("no full chain");
-      return with_interval(values, 1) +
-             (static_cast<int>(values.size()) < seeds ? fmt::format(" ({} seeds)", values.size()) : "");
-    };
     const auto reduction = [&](std::optional<double> Cell::*field) {
       double ours = 0, theirs = 0;
       int both = 0;
@@ -92,10 +80,10 @@ Report overall_experiment(const Inputs& inputs) {
       }
       return both > 0 ? fmt::format("{:.0f} % ({})", 100 * (1 - ours / theirs), both) : std::string("-");
     };
-    report.tables += fmt::format("| {} | {} |", kServers[at / 4], kShares[at % 4]);
+    report.tables += fmt::format("| {} | {} |", kFig8Servers[at / 4], kFig8Shares[at % 4]);
     for (const auto field :
          {&Cell::proposed_s, &Cell::tuned_s, &Cell::bprr_s, &Cell::bprr_retries_s, &Cell::petals_s, &Cell::petals_capped_s}) {
-      report.tables += " " + column(field) + " |";
+      report.tables += " " + of_seeds(over_seeds(cells, at, seeds, field), seeds) + " |";
     }
     for (const auto field : {&Cell::bprr_s, &Cell::bprr_retries_s, &Cell::petals_s, &Cell::petals_capped_s}) {
       report.tables += " " + reduction(field) + " |";
@@ -112,12 +100,8 @@ Report overall_experiment(const Inputs& inputs) {
   for (const auto& [name, field] : curves) {
     ChartSeries series{name, {}};
     for (int share = 0; share < 4; ++share) {
-      std::vector<double> values;
-      for (int seed = 0; seed < seeds; ++seed) {
-        const Cell& cell = cells[static_cast<std::size_t>((4 + share) * seeds + seed)];
-        if (cell.*field) values.push_back(*(cell.*field));
-      }
-      if (!values.empty()) series.points.push_back(point_of(kShares[share], values));
+      const auto values = over_seeds(cells, 4 + share, seeds, field);
+      if (!values.empty()) series.points.push_back(point_of(kFig8Shares[share], values));
     }
     chart.series.push_back(series);
   }

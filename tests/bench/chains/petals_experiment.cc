@@ -1,6 +1,5 @@
 // What each of PETALS' rules and constants does in the setting of Fig. 8, one changed at a time, and Fig. 8 as the paper's
 // published code has it (TingyangSunJeff/load_balance_llm_simulator, test_overall_comparison_v4.m).
-#include <algorithm>
 #include <functional>
 #include <iterator>
 #include <optional>
@@ -9,8 +8,6 @@
 
 #include "planner/chain/cg_bp.h"
 #include "planner/chain/design_load.h"
-#include "planner/sim/chain_simulation.h"
-#include "planner/workload/synthetic_source.h"
 #include "tests/bench/chains/experiments.h"
 
 namespace windlass::bench {
@@ -104,36 +101,10 @@ const Variant kVariants[] = {
      }}};
 
 // The first requests of a run from an empty system, as the published code simulates it.
-constexpr std::int64_t kPublishedRequests = 300;
+constexpr Scale kFirstRequests{1, 300, false};
 
-sim::SimulationResult first_requests(const chain::Instance& instance, const chain::Composition& composition,
-                                     std::uint64_t seed) {
-  workload::SyntheticSource source({instance.arrival_rate_per_s, 1, seed});
-  const auto jffc = dispatch::make_policy(dispatch::PolicyKind::kJffc, Rng(seed, "policy"));
-  sim::ChainSimulationOptions options;
-  options.max_requests = kPublishedRequests;
-  return sim::simulate_chains(sim::simulated_chains(instance, composition.chains), source, *jffc, options);
-}
-
-// Mean response in seconds; none without a full chain.
-std::optional<double> first_requests(const Trial& trial, std::uint64_t seed) {
-  workload::SyntheticSource source({trial.instance.arrival_rate_per_s, 1, seed});
-  const auto placement = chain::petals_placement(trial.instance, trial.options);
-  sim::SessionPolicy policy;
-  policy.routing = trial.routing;
-  policy.start = trial.start;
-  policy.petals = trial.options;
-  sim::SessionSimulationOptions options;
-  options.max_requests = kPublishedRequests;
-  options.slots = chain::petals_cache_slots(trial.instance, placement, trial.options);
-  const auto result = sim::simulate_sessions(trial.instance, placement, policy, source, options);
-  return result.ok() ? std::optional(result->response.mean_s) : std::nullopt;
-}
-
-std::string of_seeds(const std::vector<double>& values, int seeds) {
-  if (values.empty()) return "no full chain";
-  const auto complete = static_cast<int>(values.size());
-  return with_interval(values, 1) + (complete < seeds ? fmt::format(" ({} seeds)", complete) : "");
+std::optional<double> mean_response_s(const Trial& trial, const Scale& scale, std::uint64_t seed) {
+  return simulate_petals(trial.instance, trial.options, scale, seed, trial.routing, trial.start);
 }
 
 }  // namespace
@@ -143,39 +114,31 @@ Report petals_experiment(const Inputs& inputs) {
   scale.requests /= 5;
   const int seeds = scale.seeds, variants = static_cast<int>(std::size(kVariants));
   const PaperSetting setting;
-  std::vector<std::optional<double>> first(static_cast<std::size_t>(variants * seeds)), steady(first.size());
+  struct Cell {
+    std::optional<double> first_s, steady_s;
+  };
+  std::vector<Cell> cells(static_cast<std::size_t>(variants * seeds));
   for_each_index(variants * seeds, [&](int index) {
     const auto seed = static_cast<std::uint64_t>(index % seeds);
     Trial trial{paper_instance(inputs.network, setting, seed), paper_petals(inputs.network, setting.servers, seed)};
     kVariants[index / seeds].change(trial);
-    const auto at = static_cast<std::size_t>(index);
-    first[at] = first_requests(trial, seed);
-    steady[at] = simulate_petals(trial.instance, trial.options, scale, seed, trial.routing, trial.start);
+    cells[static_cast<std::size_t>(index)] = {mean_response_s(trial, kFirstRequests, seed),
+                                              mean_response_s(trial, scale, seed)};
   });
   Report report;
   report.tables = fmt::format(
       "Mean response in seconds; J = {}, eta = {}, {} requests/s, {} seeds. The last four are the ablations of the BPRR "
       "paper.\n\n"
       "| rules | first {} requests | {} requests after a warm-up |\n|---|---|---|\n",
-      setting.servers, setting.fast_share, setting.arrival_rate_per_s, seeds, kPublishedRequests, scale.requests);
+      setting.servers, setting.fast_share, setting.arrival_rate_per_s, seeds, kFirstRequests.requests, scale.requests);
   for (int v = 0; v < variants; ++v) {
-    const auto values = [&](const std::vector<std::optional<double>>& all) {
-      std::vector<double> complete;
-      for (int seed = 0; seed < seeds; ++seed) {
-        if (const auto& value =
-                all[static_cast<std::size_t>(v) * static_cast<std::size_t>(seeds) + static_cast<std::size_t>(seed)])
-          complete.push_back(*value);
-      }
-      return of_seeds(complete, seeds);
-    };
-    report.tables += fmt::format("| {} | {} | {} |\n", kVariants[v].name, values(first), values(steady));
+    const auto text = [&](std::optional<double> Cell::*field) { return of_seeds(over_seeds(cells, v, seeds, field), seeds); };
+    report.tables += fmt::format("| {} | {} | {} |\n", kVariants[v].name, text(&Cell::first_s), text(&Cell::steady_s));
   }
   return report;
 }
 
 Report petals_fig8_experiment(const Inputs& inputs) {
-  constexpr int kServers[] = {10, 20, 30, 40};
-  constexpr double kShares[] = {0.1, 0.2, 0.3, 0.4};
   struct Cell {
     std::optional<double> before_s, now_s, code_s, proposed_s;  // the last two with a round trip a token
   };
@@ -184,15 +147,19 @@ Report petals_fig8_experiment(const Inputs& inputs) {
   for_each_index(16 * seeds, [&](int index) {
     const int at = index / seeds;
     const auto seed = static_cast<std::uint64_t>(index % seeds);
-    const PaperSetting setting{kServers[at / 4], kShares[at % 4], 0.2};
+    const PaperSetting setting{kFig8Servers[at / 4], kFig8Shares[at % 4], 0.2};
     const Trial now{paper_instance(inputs.network, setting, seed), paper_petals(inputs.network, setting.servers, seed)};
     Trial before = now, code = now;
     before.as_before();
     code.as_fig8_code();
-    const auto composed = chain::compose(code.instance, kPaperCapacity);
-    cells[static_cast<std::size_t>(index)] = {
-        first_requests(before, seed), first_requests(now, seed), first_requests(code, seed),
-        composed.ok() ? std::optional(first_requests(code.instance, *composed, seed).response.mean_s) : std::nullopt};
+    Cell& cell = cells[static_cast<std::size_t>(index)];
+    cell = {mean_response_s(before, kFirstRequests, seed), mean_response_s(now, kFirstRequests, seed),
+            mean_response_s(code, kFirstRequests, seed), std::nullopt};
+    if (const auto composed = chain::compose(code.instance, kPaperCapacity); composed.ok()) {
+      cell.proposed_s =
+          simulate(code.instance, *composed, dispatch::PolicyKind::kJffc, setting.arrival_rate_per_s, kFirstRequests, seed)
+              .response.mean_s;
+    }
   });
   Report report;
   report.tables = fmt::format(
@@ -201,17 +168,9 @@ Report petals_fig8_experiment(const Inputs& inputs) {
       "| J | eta | PETALS, as it was | PETALS | PETALS, code of Fig. 8 | proposed (c = {}), a round trip a token | reduction, "
       "code "
       "of Fig. 8 |\n|---|---|---|---|---|---|---|\n",
-      kPublishedRequests, seeds, kPaperCapacity);
+      kFirstRequests.requests, seeds, kPaperCapacity);
   for (int at = 0; at < 16; ++at) {
-    const auto values = [&](std::optional<double> Cell::*field) {
-      std::vector<double> complete;
-      for (int seed = 0; seed < seeds; ++seed) {
-        const Cell& cell =
-            cells[static_cast<std::size_t>(at) * static_cast<std::size_t>(seeds) + static_cast<std::size_t>(seed)];
-        if (cell.*field) complete.push_back(*(cell.*field));
-      }
-      return complete;
-    };
+    const auto values = [&](std::optional<double> Cell::*field) { return over_seeds(cells, at, seeds, field); };
     const std::vector<double> code = values(&Cell::code_s), proposed = values(&Cell::proposed_s);
     const auto ratio = [&](std::optional<double> Cell::*field) {
       const std::vector<double> ours = values(field);
@@ -220,7 +179,7 @@ Report petals_fig8_experiment(const Inputs& inputs) {
     };
     const bool both = !code.empty() && !proposed.empty();
     report.tables += fmt::format(
-        "| {} | {} | {} | {} | {} | {} | {} |\n", kServers[at / 4], kShares[at % 4], ratio(&Cell::before_s),
+        "| {} | {} | {} | {} | {} | {} | {} |\n", kFig8Servers[at / 4], kFig8Shares[at % 4], ratio(&Cell::before_s),
         ratio(&Cell::now_s), of_seeds(code, seeds), of_seeds(proposed, seeds),
         both ? fmt::format("{:.0f} %", 100 * (1 - point_of(0, proposed).y / point_of(0, code).y)) : std::string("-"));
   }

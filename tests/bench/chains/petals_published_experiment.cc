@@ -6,9 +6,9 @@
 // (load_balance_llm_simulator). BLOOM-176B, 20 tokens in.
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <iterator>
 #include <optional>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -190,59 +190,26 @@ void as_bprr(Trial& trial) {
 
 struct Variant {
   const char* name;
-  std::function<void(Trial&)> change;
+  std::vector<void (*)(Trial&)> changes;
 };
 
 const Variant kVariants[] = {
-    {"**as it was here**", as_before},
-    {"as it was, but PETALS' server choice",
-     [](Trial& t) {
-       join_by_decode_time(t);
-       join_in_random_order(t);
-       cache_in_all_memory(t);
-     }},
+    {"**as it was here**", {as_before}},
+    {"as it was, but PETALS' server choice", {join_by_decode_time, join_in_random_order, cache_in_all_memory}},
     {"as it was, but 4,096 tokens of cache a block and no more, in the memories of the scripts",
-     [](Trial& t) {
-       route_by_true_times(t);
-       join_by_decode_time(t);
-       join_in_random_order(t);
-     }},
+     {route_by_true_times, join_by_decode_time, join_in_random_order}},
     {"as it was, but servers join with the throughputs that PETALS measured",
-     [](Trial& t) {
-       route_by_true_times(t);
-       join_in_random_order(t);
-       cache_in_all_memory(t);
-     }},
+     {route_by_true_times, join_in_random_order, cache_in_all_memory}},
     {"as it was, but in the clusters servers join in the five orders of the published script, not in any",
-     [](Trial& t) {
-       route_by_true_times(t);
-       join_by_decode_time(t);
-       cache_in_all_memory(t);
-     }},
-    {"as it was, but the last two",
-     [](Trial& t) {
-       route_by_true_times(t);
-       cache_in_all_memory(t);
-     }},
-    {"as it was, but retries keep their claims (published code)",
-     [](Trial& t) {
-       as_before(t);
-       keep_claims(t);
-     }},
-    {"as it was, but 250 or 350 s a request (published code)",
-     [](Trial& t) {
-       as_before(t);
-       add_setup(t);
-     }},
-    {"**now**", [](Trial&) {}},
-    {"now, but retries keep their claims", keep_claims},
-    {"now, but 250 or 350 s a request", add_setup},
-    {"**published code**: now with both",
-     [](Trial& t) {
-       keep_claims(t);
-       add_setup(t);
-     }},
-    {"control: BPRR with 60 s a request (published code)", as_bprr}};
+     {route_by_true_times, join_by_decode_time, cache_in_all_memory}},
+    {"as it was, but the last two", {route_by_true_times, cache_in_all_memory}},
+    {"as it was, but retries keep their claims (published code)", {as_before, keep_claims}},
+    {"as it was, but 250 or 350 s a request (published code)", {as_before, add_setup}},
+    {"**now**", {}},
+    {"now, but retries keep their claims", {keep_claims}},
+    {"now, but 250 or 350 s a request", {add_setup}},
+    {"**published code**: now with both", {keep_claims, add_setup}},
+    {"control: BPRR with 60 s a request (published code)", {as_bprr}}};
 constexpr std::size_t kBefore = 0, kNow = 8, kCode = 11, kBprr = 12;
 
 // Seconds a token, over all tokens and without the first ones.
@@ -251,7 +218,7 @@ struct Times {
 };
 
 std::optional<Times> run(Trial trial, const Variant& variant, int output_tokens) {
-  variant.change(trial);
+  for (const auto change : variant.changes) change(trial);
   sim::SessionSimulationOptions options;
   if (trial.placement.empty()) {
     trial.placement = chain::petals_placement(trial.instance, trial.options);

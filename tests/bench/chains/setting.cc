@@ -24,6 +24,8 @@ std::vector<std::size_t> paper_places(const RipeNetwork& network, int servers, s
   return {order.begin(), order.begin() + servers + 1};
 }
 
+std::int64_t warm_up_requests(const Scale& scale) { return scale.warm_up ? scale.requests / 10 : 0; }
+
 }  // namespace
 
 chain::Instance paper_instance(const RipeNetwork& network, const PaperSetting& setting, std::uint64_t seed) {
@@ -69,7 +71,7 @@ sim::SimulationResult simulate(const chain::Instance& instance, const chain::Com
   workload::SyntheticSource source({rate_per_s, 1, seed});
   const auto dispatch = dispatch::make_policy(policy, Rng(seed, "policy"));
   sim::ChainSimulationOptions options;
-  options.warm_up_requests = scale.requests / 10;
+  options.warm_up_requests = warm_up_requests(scale);
   options.max_requests = scale.requests + options.warm_up_requests;
   return sim::simulate_chains(chains, source, *dispatch, options);
 }
@@ -79,7 +81,7 @@ std::optional<double> simulate_routed(const chain::Instance& instance, const cha
                                       std::uint64_t seed) {
   workload::SyntheticSource source({instance.arrival_rate_per_s, 1, seed});
   sim::SessionSimulationOptions options;
-  options.warm_up_requests = scale.requests / 10;
+  options.warm_up_requests = warm_up_requests(scale);
   options.max_requests = scale.requests + options.warm_up_requests;
   options.slots = slots;
   const auto result = sim::simulate_sessions(instance, placement, policy, source, options);
@@ -106,6 +108,12 @@ chain::PetalsOptions with_block_cap(const chain::Instance& instance, chain::Peta
     options.block_rates.push_back(fast ? kFastRate : kSlowRate);
   }
   return options;
+}
+
+std::string of_seeds(const std::vector<double>& values, int seeds) {
+  if (values.empty()) return "no full chain";
+  return with_interval(values, 1) +
+         (static_cast<int>(values.size()) < seeds ? fmt::format(" ({} seeds)", values.size()) : std::string());
 }
 
 std::vector<int> random_order(Rng& rng, std::size_t count) {
