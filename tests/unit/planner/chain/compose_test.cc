@@ -41,6 +41,21 @@ int best_by_trying_all(const Instance& instance, Tuning tuning, Servers servers)
   return best > 0 ? best : largest;
 }
 
+struct Seen {
+  int stable = 0, unstable = 0;
+};
+
+// Composes, and expects the c found by trying all.
+void expect_best(const Instance& instance, Tuning tuning, Servers servers, Seen& seen) {
+  const auto composed = compose(instance, tuning, servers);
+  // The surrogate is computed on what the stop rule places.
+  const int expected = best_by_trying_all(instance, tuning, tuning == Tuning::kSurrogate ? Servers::kAsNeeded : servers);
+  ASSERT_EQ(composed.ok(), expected > 0);
+  if (!composed.ok()) return;
+  ASSERT_EQ(composed->capacity, expected) << to_string(tuning);
+  ++(composed->stable ? seen.stable : seen.unstable);
+}
+
 // Whole memories, equal servers, no communication: floors at whole numbers, equal times, equal rates.
 Instance instance_full_of_ties(Rng& rng) {
   Instance instance{static_cast<int>(rng.integer(1, 6)), 1, 0.5, 0, rng.uniform() < 0.5 ? 1 : 0.5, {}};
@@ -61,24 +76,19 @@ Instance instance_full_of_ties(Rng& rng) {
 // without the stop rule, the c found by trying all: the shortcuts of the search change nothing.
 TEST(Compose, ChoosesTheBestCapacity) {
   Rng rng(8, "compose");
-  int stable = 0, unstable = 0;
+  Seen seen;
   for (int round = 0; round < effort(300, 3000); ++round) {
     const Instance instance =
         round % 2 == 0 ? random_instance(rng, {.max_servers = 10, .max_blocks = 9}) : instance_full_of_ties(rng);
     for (const Tuning tuning : {Tuning::kLowerBound, Tuning::kUpperBound, Tuning::kSurrogate}) {
       for (const Servers servers : {Servers::kAsNeeded, Servers::kAll}) {
-        const auto composed = compose(instance, tuning, servers);
-        // The surrogate is computed on what the stop rule places.
-        const int expected = best_by_trying_all(instance, tuning, tuning == Tuning::kSurrogate ? Servers::kAsNeeded : servers);
-        ASSERT_EQ(composed.ok(), expected > 0) << "round " << round;
-        if (!composed.ok()) continue;
-        ASSERT_EQ(composed->capacity, expected) << "round " << round << ", " << to_string(tuning);
-        ++(composed->stable ? stable : unstable);
+        expect_best(instance, tuning, servers, seen);
+        ASSERT_FALSE(HasFailure()) << "round " << round;
       }
     }
   }
-  EXPECT_GT(stable, effort(33, 500));
-  EXPECT_GT(unstable, effort(33, 500));
+  EXPECT_GT(seen.stable, effort(33, 500));
+  EXPECT_GT(seen.unstable, effort(33, 500));
 }
 
 // As in the papers' setting, but with a memory of its own for each server, so that nearly every c is a placement of its own.
@@ -101,21 +111,17 @@ Instance instance_of_many_servers(Rng& rng) {
 // of c nor those that end an allocation early lose the best.
 TEST(Compose, ChoosesAmongManyServers) {
   Rng rng(11, "many");
-  int stable = 0, unstable = 0;
+  Seen seen;
   for (int round = 0; round < effort(12, 150); ++round) {
     const Instance instance = instance_of_many_servers(rng);
     for (const Tuning tuning : {Tuning::kLowerBound, Tuning::kUpperBound, Tuning::kSurrogate}) {
       const Servers servers = rng.uniform() < 0.7 ? Servers::kAsNeeded : Servers::kAll;
-      const auto composed = compose(instance, tuning, servers);
-      const int expected = best_by_trying_all(instance, tuning, tuning == Tuning::kSurrogate ? Servers::kAsNeeded : servers);
-      ASSERT_EQ(composed.ok(), expected > 0) << "round " << round;
-      if (!composed.ok()) continue;
-      ASSERT_EQ(composed->capacity, expected) << "round " << round << ", " << to_string(tuning);
-      ++(composed->stable ? stable : unstable);
+      expect_best(instance, tuning, servers, seen);
+      ASSERT_FALSE(HasFailure()) << "round " << round;
     }
   }
-  EXPECT_GT(stable, effort(5, 60));
-  EXPECT_GT(unstable, effort(2, 20));
+  EXPECT_GT(seen.stable, effort(5, 60));
+  EXPECT_GT(seen.unstable, effort(2, 20));
 }
 
 // Given an arrival rate equal to the total rate, up to the last bits; expects stability exactly if both bounds exist.
