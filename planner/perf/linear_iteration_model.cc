@@ -18,6 +18,7 @@ struct PhaseSample {
   double sequences = 0;
   double tokens = 0;
   double seconds = 0;
+  double iterations = 1;
 };
 
 // Which of the four terms a form has; all have the constant.
@@ -41,10 +42,10 @@ Result<FittedPhase> fit_phase(const std::vector<PhaseSample>& samples, Terms ter
     const double mean = sample.tokens / sample.sequences;
     const auto row = static_cast<Eigen::Index>(i);
     Eigen::Index column = 0;
-    features(row, column++) = 1;
+    features(row, column++) = sample.iterations;
     features(row, column++) = sample.tokens;
     if (terms.per_sequence) features(row, column++) = sample.sequences;
-    if (terms.per_mean_token) features(row, column) = mean;
+    if (terms.per_mean_token) features(row, column) = sample.iterations * mean;
     targets[row] = sample.seconds;
 
     PhaseRange& range = phase.range;
@@ -113,9 +114,11 @@ Result<LinearIterationFit> fit_linear_iteration(std::span<const IterationSample>
                                batch.prefill_sequences, batch.decode_sequences)};
     }
     if (batch.prefill_sequences > 0) {
-      prefill.push_back({static_cast<double>(batch.prefill_sequences), batch.prefill_tokens, samples[i].seconds});
+      prefill.push_back(
+          {static_cast<double>(batch.prefill_sequences), batch.prefill_tokens, samples[i].seconds, samples[i].iterations});
     } else {
-      decode.push_back({static_cast<double>(batch.decode_sequences), batch.decode_context_tokens, samples[i].seconds});
+      decode.push_back({static_cast<double>(batch.decode_sequences), batch.decode_context_tokens, samples[i].seconds,
+                        samples[i].iterations});
     }
   }
   const bool huawei = form == LinearForm::kHuawei;

@@ -26,7 +26,8 @@ namespace windlass::planner {
 
 struct IterationSample {
   Batch batch;
-  double seconds = 0;
+  double seconds = 0;     // of all its iterations
+  double iterations = 1;  // over which the batch was spread: each has the form's constant and its mean tokens
 };
 
 enum class LinearForm { kAladdin, kHuawei };

@@ -33,8 +33,9 @@ Result<Usable> usable_rows(std::span<const ProfileRow> all, const ProfileKey& ke
   Usable usable;
   for (const ProfileRow& row : all) {
     if (ProfileKey{row.model, row.hardware, row.tensor_parallel} != key) continue;
-    for (const auto& [column, size] : {std::pair("prompt_size", row.prompt_tokens), std::pair("batch_size", row.batch_size),
-                                       std::pair("token_size", row.output_tokens)}) {
+    for (const auto& [column, size] :
+         {std::pair("prompt_size", row.prompt_tokens), std::pair("batch_size", row.batch_size),
+          std::pair("token_size", row.output_tokens), std::pair("prompt_iterations", row.prompt_iterations)}) {
       if (size == std::floor(size) && size <= kMaxExact) continue;
       return Error{ErrorCode::kInvalidArgument,
                    fmt::format("{}: must be a whole number up to {:.0f} (got {} for {})", column, kMaxExact, size, key.model)};
@@ -53,6 +54,13 @@ Result<Usable> usable_rows(std::span<const ProfileRow> all, const ProfileKey& ke
 
 Batch prefill_of(const ProfileRow& row) { return prefill_batch(static_cast<int>(row.batch_size), row.prompt_tokens); }
 Batch decode_of(const ProfileRow& row) { return decode_batch(static_cast<int>(row.batch_size), mean_context_tokens(row)); }
+// What the model predicts for the row's prompts. They make one iteration with all that are left, and others with one prompt
+// each: lines predict the same for every division into as many iterations.
+double prompt_s(const IterationModel& model, const ProfileRow& row) {
+  const double singles = row.prompt_iterations - 1;
+  const double rest = model.iteration_s(prefill_batch(static_cast<int>(row.batch_size - singles), row.prompt_tokens));
+  return singles > 0 ? rest + singles * model.iteration_s(prefill_batch(1, row.prompt_tokens)) : rest;
+}
 bool has_prefill(const ProfileRow& row) { return row.prompt_s > 0; }
 bool has_decode(const ProfileRow& row) { return row.output_tokens > 1; }
 
@@ -68,7 +76,7 @@ Result<HeldOut> held_out(const Rows& rows, const std::vector<Split>& splits, con
     const auto model = make(train);
     if (!model.ok()) return model.error().within(fmt::format("cross-validation, fold {} of {}", fold + 1, splits.size()));
     for (const std::size_t i : splits[fold].test) {
-      predicted.prefill_s[i] = (*model)->iteration_s(prefill_of(rows[i]));
+      predicted.prefill_s[i] = prompt_s(**model, rows[i]);
       predicted.decode_s[i] = (*model)->iteration_s(decode_of(rows[i]));
     }
   }
@@ -159,7 +167,7 @@ std::vector<IterationSample> samples_of(std::span<const ProfileRow> rows, const 
   std::vector<IterationSample> samples;
   for (const ProfileRow& row : rows) {
     if (ProfileKey{row.model, row.hardware, row.tensor_parallel} != key || !is_one_batch(row)) continue;
-    if (has_prefill(row)) samples.push_back({prefill_of(row), row.prompt_s});
+    if (has_prefill(row)) samples.push_back({prefill_of(row), row.prompt_s, row.prompt_iterations});
     if (has_decode(row)) samples.push_back({decode_of(row), row.token_s});
   }
   return samples;
@@ -184,7 +192,8 @@ Result<PerformanceProfile> fit_lines(std::span<const ProfileRow> rows, const Pro
 
 Result<PerformanceProfile> fit_cells(std::span<const ProfileRow> rows, const ProfileKey& key, ProfileReading reading,
                                      const ValidationOptions& options) {
-  WINDLASS_ASSIGN_OR_RETURN(const Usable usable, usable_rows(rows, key));
+  WINDLASS_ASSIGN_OR_RETURN(Usable usable, usable_rows(rows, key));
+  for (ProfileRow& row : usable.rows) row.prompt_iterations = 1;  // a table has the times as they were measured
   PerformanceProfile profile = profile_of(key, usable, options);
   profile.fit = cells_of(usable.rows, reading);
   WINDLASS_ASSIGN_OR_RETURN(profile.errors, validated(

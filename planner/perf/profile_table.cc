@@ -87,6 +87,9 @@ Result<std::vector<ProfileRow>> parse_profile_csv(std::string_view text) {
       WINDLASS_ASSIGN_OR_RETURN(const double end_to_end_ms, csv.number(i, "e2e_time", kLeastRowMs, kMaxRowMs));
       row.end_to_end_s = end_to_end_ms * 1e-3;
     }
+    if (csv.has("prompt_iterations")) {
+      WINDLASS_ASSIGN_OR_RETURN(row.prompt_iterations, csv.number(i, "prompt_iterations", 1, row.batch_size));
+    }
     rows.push_back(std::move(row));
   }
   return rows;

@@ -34,16 +34,17 @@ struct ProfileRow {
   int tensor_parallel = 1;
   double prompt_tokens = 0;  // prompt_size
   double batch_size = 0;
-  double output_tokens = 0;  // token_size: the maximum requested
-  double prompt_s = 0;       // prompt_time; 0: not measured, accepted only by fit_lines
-  double token_s = 0;        // token_time
-  double end_to_end_s = 0;   // e2e_time; 0 if the column is missing
+  double output_tokens = 0;      // token_size: the maximum requested
+  double prompt_s = 0;           // prompt_time; 0: not measured, accepted only by fit_lines
+  double token_s = 0;            // token_time
+  double end_to_end_s = 0;       // e2e_time; 0 if the column is missing
+  double prompt_iterations = 1;  // prompt_iterations, optional: over which the engine spread the batch's prompts
 
   bool operator==(const ProfileRow&) const = default;
 };
 
-// The text of perf_model.csv: times in milliseconds, columns by name in any order, others ignored; e2e_time is optional. Errors
-// name the line, the column, what was found and what is allowed.
+// The text of perf_model.csv: times in milliseconds, columns by name in any order, others ignored; e2e_time and
+// prompt_iterations are optional. Errors name the line, the column, what was found and what is allowed.
 [[nodiscard]] Result<std::vector<ProfileRow>> parse_profile_csv(std::string_view csv);
 
 // False if the end-to-end time contradicts the other two.

@@ -28,7 +28,7 @@ namespace {
 
 constexpr const char* kSplitwise =
     "a CSV file with Splitwise's columns: model, hardware, tensor_parallel, prompt_size, batch_size, token_size, prompt_time, "
-    "token_time in ms, and optionally e2e_time";
+    "token_time in ms, and optionally e2e_time and prompt_iterations";
 
 struct FitFlags {
   std::string file;

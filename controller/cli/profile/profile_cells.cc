@@ -34,6 +34,8 @@ planner::RobustMedian ProfileCell::token_s() const {
 ProfileRow ProfileCell::row() const {
   ProfileRow row = runs.front();
   row.prompt_tokens = std::round(planner::median_of(each(runs, [](const ProfileRow& run) { return run.prompt_tokens; })));
+  row.prompt_iterations =
+      std::round(planner::median_of(each(runs, [](const ProfileRow& run) { return run.prompt_iterations; })));
   row.prompt_s = prompt_s().value;
   row.token_s = token_s().value;
   // The medians of the three times may contradict each other: compute this one from the others and the median number of tokens.

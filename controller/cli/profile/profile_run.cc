@@ -37,6 +37,18 @@ load::LoadOptions batch_of(load::LoadOptions options, int prompt, int batch, int
   return options;
 }
 
+// Iterations in which the requests had their first tokens. Two iterations are at least a decode iteration apart, while tokens
+// of one iteration arrive together.
+double iterations_of(std::vector<double> first_tokens_s, double token_s) {
+  constexpr double kApart = 0.75;  // of a decode iteration
+  std::sort(first_tokens_s.begin(), first_tokens_s.end());
+  double iterations = 1;
+  for (std::size_t i = 1; i < first_tokens_s.size(); ++i) {
+    if (first_tokens_s[i] - first_tokens_s[i - 1] > kApart * token_s) ++iterations;
+  }
+  return iterations;
+}
+
 double first_token_s(const load::RequestResult& request) { return request.scheduled_s + *request.ttft_s; }
 
 // The uncertainty of the median, as a share. A few runs may agree by chance, so at least the scatter of other load points is
@@ -359,6 +371,7 @@ Result<MeasuredBatch> measured_batch(const load::LoadResult& result, const plann
   row.batch_size = static_cast<double>(result.requests.size());
   row.output_tokens = max_tokens;
   double first_end_s = std::numeric_limits<double>::infinity();
+  std::vector<double> first_tokens_s;
   for (const load::RequestResult& request : result.requests) {
     if (request.outcome == load::Outcome::kLost)
       return Error{ErrorCode::kUnavailable, fmt::format("request {}: {}", request.index, request.problem)};
@@ -371,6 +384,7 @@ Result<MeasuredBatch> measured_batch(const load::LoadResult& result, const plann
     row.prompt_tokens += (request.prompt_tokens - request.cached_tokens) / row.batch_size;
     row.end_to_end_s = std::max(row.end_to_end_s, request.finished_s - request.scheduled_s);
     first_end_s = std::min(first_end_s, request.finished_s);
+    first_tokens_s.push_back(first_token_s(request));
     if (last == nullptr || *request.ttft_s > *last->ttft_s) last = &request;
   }
   if (last == nullptr) return Error{ErrorCode::kFailedPrecondition, "no request was sent"};
@@ -378,6 +392,7 @@ Result<MeasuredBatch> measured_batch(const load::LoadResult& result, const plann
   row.prompt_tokens = std::round(row.prompt_tokens);
   row.prompt_s = std::max(*last->ttft_s, kLeastS);
   row.token_s = std::max(*last->tpot_s, kLeastS);
+  row.prompt_iterations = iterations_of(std::move(first_tokens_s), row.token_s);
   const auto at_once = std::count_if(result.requests.begin(), result.requests.end(),
                                      [&](const load::RequestResult& request) { return first_token_s(request) < first_end_s; });
   return MeasuredBatch{std::move(row), static_cast<std::size_t>(at_once)};
@@ -389,11 +404,13 @@ Result<MeasuredProfile> measure_profile(const load::LoadOptions& target, const p
 }
 
 std::string profile_csv(const std::vector<ProfileRow>& rows) {
-  std::string csv = "model,hardware,tensor_parallel,prompt_size,batch_size,token_size,prompt_time,token_time,e2e_time\n";
+  std::string csv =
+      "model,hardware,tensor_parallel,prompt_size,batch_size,token_size,prompt_time,token_time,e2e_time,"
+      "prompt_iterations\n";
   for (const ProfileRow& row : rows) {
-    csv += fmt::format("{},{},{},{:g},{:g},{:g},{:.6g},{:.6g},{:.6g}\n", row.model, row.hardware, row.tensor_parallel,
+    csv += fmt::format("{},{},{},{:g},{:g},{:g},{:.6g},{:.6g},{:.6g},{:g}\n", row.model, row.hardware, row.tensor_parallel,
                        row.prompt_tokens, row.batch_size, row.output_tokens, row.prompt_s * 1e3, row.token_s * 1e3,
-                       row.end_to_end_s * 1e3);
+                       row.end_to_end_s * 1e3, row.prompt_iterations);
   }
   return csv;
 }

@@ -20,9 +20,9 @@ using ::testing::Not;
 
 const planner::ProfileKey kKey{"tiny", "cpu", 1};
 
-// A worker whose prompts take 2 ms + 0.1 ms per token, one after another, and whose iterations take 5 ms + 0.5 ms per request.
-// Each run is slower by a share drawn from the seed, and one in `held_up_every` is much slower. Its clock advances only while
-// it works.
+// A worker that begins with the first prompt and computes the others together after it; each time takes 8 ms + 0.1 ms per
+// token. Its other iterations take 5 ms + 0.5 ms per request. Each run is slower by a share drawn from the seed, and one in
+// `held_up_every` is much slower. Its clock advances only while it works.
 struct Formula {
   double noise = 0;
   int held_up_every = 0;
@@ -52,7 +52,8 @@ struct Formula {
     request.status = 200;
     request.prompt_tokens = options.prompt_tokens;
     request.tokens = options.max_tokens;
-    request.ttft_s = 2e-3 + 1e-4 * options.prompt_tokens * static_cast<double>(index + 1);
+    request.ttft_s = 8e-3 + 1e-4 * options.prompt_tokens;
+    if (index > 0) *request.ttft_s += 8e-3 + 1e-4 * options.prompt_tokens * static_cast<double>(batch - 1);
     request.tpot_s = iteration_s + per_request_s * static_cast<double>(std::min(batch, max_at_once));
     if (index >= max_at_once) *request.ttft_s += *request.tpot_s * options.max_tokens;
     return request;
@@ -119,7 +120,8 @@ TEST(ProfileRun, RowsAndTheirFit) {
   const planner::ProfileRow last = profiled->cells.back().row();
   EXPECT_EQ(last.batch_size, 7);
   EXPECT_DOUBLE_EQ(last.prompt_tokens, 160);
-  EXPECT_DOUBLE_EQ(last.prompt_s, 2e-3 + 1e-4 * 160 * 7);
+  EXPECT_DOUBLE_EQ(last.prompt_iterations, 2);
+  EXPECT_DOUBLE_EQ(last.prompt_s, 2 * 8e-3 + 1e-4 * 160 * 7);
   EXPECT_DOUBLE_EQ(last.token_s, 5e-3 + 5e-4 * 7);
   EXPECT_DOUBLE_EQ(planner::mean_context_tokens(last), 160 + 16);
   ASSERT_TRUE(profiled->profile);
@@ -130,6 +132,11 @@ TEST(ProfileRun, RowsAndTheirFit) {
   ASSERT_TRUE(read.ok()) << read.error().message;
   ASSERT_EQ(read->size(), 18U);
   EXPECT_NEAR(read->back().prompt_s, last.prompt_s, 1e-8);
+  EXPECT_EQ(read->back().prompt_iterations, 2);
+  EXPECT_EQ(read->front().prompt_iterations, 1);
+  const auto& lines = std::get<planner::FittedLines>(profiled->profile->fit);
+  EXPECT_NEAR(lines.prefill.coefficients.constant_s, 8e-3, 1e-9);
+  EXPECT_NEAR(lines.prefill.coefficients.per_token_s, 1e-4, 1e-11);
 }
 
 // Given workers whose runs scatter by a third, one in ten of which takes twenty times as long, over ten seeds; expects repeats
@@ -190,7 +197,7 @@ TEST(ProfileRun, TellsAMisfitFromNoise) {
   };
   ProfileGrid wanted = grid();
   wanted.batches = {1, 2, 3, 5, 6, 7};
-  wanted.max_error = 0.1;
+  wanted.max_error = 0.15;  // a table knows no iterations: 11% on shapes between its own
   Formula worker;
   const auto lines = measure_profile({}, kKey, wanted, fit_lines, steps(worker));
   ASSERT_TRUE(lines.ok()) << lines.error().message;
@@ -201,7 +208,7 @@ TEST(ProfileRun, TellsAMisfitFromNoise) {
   Formula again;
   const auto best = measure_profile(
       {}, kKey, wanted,
-      [](const std::vector<planner::ProfileRow>& rows) { return fit_rows(rows, kKey, {.model = "best", .max_error = 0.1}); },
+      [](const std::vector<planner::ProfileRow>& rows) { return fit_rows(rows, kKey, {.model = "best", .max_error = 0.15}); },
       steps(again));
   ASSERT_TRUE(best.ok()) << best.error().message;
   EXPECT_EQ(best->problem, "");
@@ -246,7 +253,7 @@ TEST(ProfileRun, ChoosesSizesUpToTheObjectives) {
   Formula worker;
   ProfileGrid wanted = chosen();
   wanted.tpot_s = 6.8e-3;  // batches of 4 take 7 ms
-  wanted.ttft_s = 0.05;    // 500 tokens
+  wanted.ttft_s = 0.05;    // 420 tokens
   const auto profiled = measured(worker, wanted);
   ASSERT_TRUE(profiled.ok()) << profiled.error().message;
   for (const auto& [prompt, batch] : points(*profiled)) {
