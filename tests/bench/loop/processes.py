@@ -34,6 +34,31 @@ def descendants(pid):
     return found
 
 
+def _ticks(pid):
+    """Processor time of a process and of its children that have ended, in clock ticks."""
+    with contextlib.suppress(OSError):
+        return sum(int(word) for word in Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11:15])
+    return 0
+
+
+class Others:
+    """How much of this machine's processors others took since the start: programs that do not descend from this one, and, on a virtual
+    machine, its host. A bench that shares its processors measures them, too."""
+
+    def __init__(self):
+        self.begin = self._now()
+
+    @staticmethod
+    def _now():
+        user, nice, system, _, _, irq, softirq, steal = (int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9])
+        busy = user + nice + system + irq + softirq + steal
+        return time.monotonic(), busy - sum(_ticks(pid) for pid in (os.getpid(), *descendants(os.getpid())))
+
+    def share(self):
+        at_s, ticks = (now - then for now, then in zip(self._now(), self.begin, strict=True))
+        return max(0.0, ticks / os.sysconf("SC_CLK_TCK") / (os.cpu_count() * at_s))
+
+
 def end_all(patience_s=5):
     """Ends every process that descends from this one."""
     deadline = time.monotonic() + patience_s
