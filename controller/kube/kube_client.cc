@@ -207,6 +207,7 @@ ApiResult<ObjectList> KubeClient::list(const Resource& resource, const std::stri
       for (auto& item : *items) {
         if (!item.is_object()) return Error{ErrorCode::kInternal, call.what + ": an item of the list is not an object"};
         result.items.push_back(with_type(resource, std::move(item)));
+        if (options.trim) options.trim(result.items.back());
       }
     }
     result.resource_version = metadata_text(*page, "resourceVersion");

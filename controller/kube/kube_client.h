@@ -33,10 +33,11 @@ struct KubeClientOptions {
 };
 
 struct ListOptions {
-  std::string label_selector = {};    // "windlass.dev/service=chat"
-  std::string field_selector = {};    // "status.phase=Pending"
-  std::string resource_version = {};  // empty: the newest, as a quorum read
-  int page_size = 500;                // objects per request; 0: all in one
+  std::string label_selector = {};                 // "windlass.dev/service=chat"
+  std::string field_selector = {};                 // "status.phase=Pending"
+  std::string resource_version = {};               // empty: the newest, as a quorum read
+  int page_size = 500;                             // objects per request; 0: all in one
+  std::function<void(nlohmann::json&)> trim = {};  // drops what nobody reads of each object, page by page
 };
 
 struct ObjectList {

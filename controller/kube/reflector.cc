@@ -38,12 +38,6 @@ bool older(const std::string& version, const std::string& than) {
   return left && right && *left < *right;
 }
 
-// managedFields is the server's own bookkeeping and half of an object's size.
-void forget_managers(json& object) {
-  const auto metadata = object.find("metadata");
-  if (metadata != object.end() && metadata->is_object()) metadata->erase("managedFields");
-}
-
 }  // namespace
 
 ReflectorOptions options_of(const Resource& resource, std::uint64_t seed) {
@@ -103,6 +97,7 @@ void Reflector::list(double now_s) {
   list_options.label_selector = options_.label_selector;
   list_options.field_selector = options_.field_selector;
   list_options.page_size = options_.page_size;
+  list_options.trim = [this](json& object) { trim(object); };
   ++counters_.lists;
   ApiResult<ObjectList> listed = client_.list(options_.resource, options_.name_space, list_options);
   if (!listed.ok()) {
@@ -112,7 +107,6 @@ void Reflector::list(double now_s) {
   std::map<std::string, json> fresh;
   for (auto& item : listed->items) {
     std::string key = object_key(item);
-    forget_managers(item);
     fresh.insert_or_assign(std::move(key), std::move(item));
   }
   if (!synced_ || fresh != objects_) ++generation_;
@@ -124,6 +118,13 @@ void Reflector::list(double now_s) {
   last_heard_s_ = now_s;
   last_error_.reset();
   next_step_at_ = now_s;  // start the watch immediately
+}
+
+void Reflector::trim(json& object) const {
+  // managedFields is the server's own bookkeeping and half of an object's size.
+  const auto metadata = object.find("metadata");
+  if (metadata != object.end() && metadata->is_object()) metadata->erase("managedFields");
+  if (options_.trim) options_.trim(object);
 }
 
 void Reflector::open_watch(double now_s) {
@@ -272,7 +273,7 @@ bool Reflector::take_line(const std::string& line, double now_s) {
   }
   object["apiVersion"] = options_.resource.api_version();
   object["kind"] = options_.resource.kind;
-  forget_managers(object);
+  trim(object);
   if (held == objects_.end()) {
     objects_.emplace(std::move(key), std::move(object));
     ++generation_;
@@ -293,7 +294,7 @@ void Reflector::observe_write(const json& object) {
   json copy = object;
   copy["apiVersion"] = options_.resource.api_version();
   copy["kind"] = options_.resource.kind;
-  forget_managers(copy);
+  trim(copy);
   objects_.insert_or_assign(std::move(key), std::move(copy));
   ++generation_;
 }

@@ -1,5 +1,5 @@
 // Reflector keeps a local copy of one resource's objects and updates it by list and watch. The copy leaves out
-// metadata.managedFields.
+// metadata.managedFields, and what `trim` drops.
 //
 // Poll-driven and single-threaded. step(now) does at most one list, which waits for the server, or reads what the watch has
 // delivered. It never sleeps; next_step_at() returns the latest time for the next call. An app also calls it when the
@@ -27,6 +27,7 @@ struct ReflectorOptions {
   std::string label_selector = {};
   std::string field_selector = {};
   int page_size = 500;
+  std::function<void(nlohmann::json&)> trim = {};  // REQUIRES: keeps name, namespace, uid and resourceVersion
   double watch_timeout_min_s = 300;  // a watch lasts a random time between these two, so that watches do not all end together
   double watch_timeout_max_s = 600;
   double watch_grace_s = 30;  // no data for timeout + grace: the connection is half-open
@@ -89,6 +90,7 @@ class Reflector {
 
  private:
   void list(double now_s);
+  void trim(nlohmann::json& object) const;  // before it is stored
   void open_watch(double now_s);
   void drain(double now_s);
   bool take_line(const std::string& line, double now_s);  // false: the watch was given up

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "controller/runtime/disruption_budget.h"
+#include "controller/runtime/kept_fields.h"
 #include "controller/runtime/pod_json.h"
 
 namespace windlass::controller {
@@ -51,6 +52,11 @@ std::map<std::string, int> held_by(const json& pod) {
   return held;
 }
 
+kube::ReflectorOptions trimmed(kube::ReflectorOptions options, void (*trim)(json&)) {
+  options.trim = trim;
+  return options;
+}
+
 // The quota's name follows the mark: "... exceeded quota: gpus, requested: ...".
 Error with_quota_named(const Error& refusal, const std::string& name_space) {
   constexpr std::string_view kMark = "exceeded quota: ";
@@ -70,8 +76,8 @@ KubernetesRuntime::KubernetesRuntime(kube::KubeClient& client, PodDefaults defau
     : client_(client),
       defaults_(std::move(defaults)),
       namespaces_(std::move(namespaces)),
-      pods_(client, kube::options_of(kube::resources::kPods, seed)),
-      nodes_(client, kube::options_of(kube::resources::kNodes, seed + 1)),
+      pods_(client, trimmed(kube::options_of(kube::resources::kPods, seed), keep_read_fields_of_pod)),
+      nodes_(client, trimmed(kube::options_of(kube::resources::kNodes, seed + 1), keep_read_fields_of_node)),
       budgets_(
           client,
           [&] {

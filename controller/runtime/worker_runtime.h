@@ -111,6 +111,8 @@ struct Worker {
 
   std::string uid;               // of this incarnation
   std::string resource_version;  // a delete applies to this version only
+
+  bool operator==(const Worker&) const = default;
 };
 
 // Current GPUs of one AcceleratorClass, on nodes that take new workers.

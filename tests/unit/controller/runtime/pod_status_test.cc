@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "controller/runtime/kept_fields.h"
 #include "controller/runtime/pod.h"
 
 namespace windlass::controller {
@@ -14,7 +15,7 @@ using planner::WorkerTrouble;
 using testing::AllOf;
 using testing::HasSubstr;
 
-// A worker's pod with this status, as the API server returns it; `bound`: it has a node.
+// A worker's pod with this status, as the API server returns it and the runtime keeps it; `bound`: it has a node.
 Worker read(const std::string& status, bool bound = true) {
   json pod = json::parse(R"({"apiVersion": "v1", "kind": "Pod",
     "metadata": {"name": "chat-h100-1-0", "namespace": "team", "uid": "p-1", "resourceVersion": "9",
@@ -26,6 +27,7 @@ Worker read(const std::string& status, bool bound = true) {
     "spec": {"containers": [{"name": "worker", "image": "registry.example/worker:1"}]}})");
   if (bound) pod["spec"]["nodeName"] = "n1";
   pod["status"] = json::parse(status);
+  keep_read_fields_of_pod(pod);
   const auto worker = worker_of(pod);
   EXPECT_TRUE(worker.has_value());
   return worker.value_or(Worker{});
