@@ -1,6 +1,7 @@
 // Huawei's planner for a heterogeneous cluster: it chooses the tensor-parallel degree of each machine (Xiong et al. 2025,
 // "High-Throughput LLM inference on Heterogeneous Clusters", Section 3). A machine with u GPUs runs u / t instances of degree
-// t; the degree with the highest total throughput wins.
+// t; the degree with the highest total throughput wins. The paper compares Alg. 1's, for static batches; the plan compares what
+// continuous batching serves by the same coefficients (huawei_estimate.h).
 //
 // An instance uses one machine. A machine has GPUs of one kind and instances of one degree, which divides its GPUs and cuts the
 // model evenly. The paper looks for the best combination of degrees over all machines. The code need not enumerate them:
@@ -39,7 +40,7 @@ using BatchTimesOf =
 struct HuaweiOptions {
   MemoryRules memory;
   int sampled_requests = 200;  // drawn with the problem's seed, for Alg. 1; the paper's number
-  int max_requests = 256;      // per batch: vLLM's limit
+  int max_requests = 256;      // per batch: vLLM's limit; the engine's if that is lower
   int max_input_tokens = 0;    // I_max and O_max of Eq. 2; 0: the longest sampled request
   int max_output_tokens = 0;
   BatchTimesOf times_of;  // empty: roofline_batch_times()
@@ -52,11 +53,13 @@ struct InstanceOption {
   double kv_bytes = 0;
   double kv_tokens = 0;
   dispatch::BatchTimes times;
-  ThroughputEstimate one;  // of each instance
-  std::string unfit;       // why it cannot be deployed; empty if it can
+  ThroughputEstimate static_batches;  // of each instance
+  ContinuousEstimate continuous;      // the same
+  std::string unfit;                  // why it cannot be deployed; empty if it can
 
-  [[nodiscard]] double requests_per_s() const { return instances * one.requests_per_s; }
-  [[nodiscard]] double tokens_per_s() const { return instances * one.tokens_per_s; }
+  [[nodiscard]] double requests_per_s() const { return instances * continuous.requests_per_s; }
+  [[nodiscard]] double tokens_per_s() const { return instances * continuous.tokens_per_s; }
+  [[nodiscard]] double static_tokens_per_s() const { return instances * static_batches.tokens_per_s; }
 };
 
 // Identical machines: same accelerator, number of GPUs, and link between them.
@@ -77,7 +80,7 @@ struct DeploymentSearch {
 [[nodiscard]] Result<DeploymentSearch> search_tensor_parallel(const search::Problem& problem, const search::Effort& effort,
                                                               const HuaweiOptions& options = {});
 
-// Capacities are Alg. 1's, for static batches. A chain is an instance; its latency is a batch's mean time in it. Errors: as
+// Capacities are those of continuous batching. A chain is an instance; its latency is a request's mean time in it. Errors: as
 // search_tensor_parallel(); kNotFound if no machine can hold the model, or none fits the bounds, with what is missing.
 [[nodiscard]] Result<search::Offer> huawei_plan(const search::Problem& problem, const search::Effort& effort,
                                                 const HuaweiOptions& options);

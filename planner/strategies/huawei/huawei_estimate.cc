@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -49,6 +50,22 @@ Result<ThroughputEstimate> estimate_throughput(const dispatch::BatchTimes& times
   for (const auto& [input, output] : requests) tokens += static_cast<double>(input) + output;
   made.tokens_per_s = tokens / made.total_s;
   made.requests_per_s = static_cast<double>(requests.size()) / made.total_s;
+  return made;
+}
+
+ContinuousEstimate continuous_batching(const dispatch::BatchTimes& times, double kv_tokens, int max_requests,
+                                       const search::LengthMoments& lengths) {
+  const double context = lengths.decode_context_tokens, steps = lengths.output_tokens;
+  ContinuousEstimate made;
+  made.batch = std::clamp(kv_tokens / context, 1.0, static_cast<double>(max_requests));
+  // As many requests end in an iteration on average. Their successors start together: Poisson, but at least one.
+  const double ends = made.batch / steps;
+  const double together = ends / -std::expm1(-ends);
+  const double prompt_s = times.prefill_time_s(together, lengths.input_tokens) / together;
+  const double iteration_s = (times.context_token_s * made.batch + times.context_length_s) * context +
+                             times.decode_request_s * made.batch + times.decode_s;
+  made.requests_per_s = 1 / (prompt_s + steps * iteration_s / made.batch);
+  made.tokens_per_s = made.requests_per_s * (lengths.input_tokens + lengths.output_tokens);
   return made;
 }
 

@@ -1,9 +1,9 @@
 // Estimates the memory and throughput of an instance with t GPUs as Huawei's planner does: Xiong et al. 2025 ("High-Throughput
 // LLM inference on Heterogeneous Clusters"), Eq. 1, Eq. 2 and Alg. 1.
 //
-// The estimate is for static batches: as many sampled requests as the cache holds, in order; each batch takes as long as its
-// longest prompt and answer. Engines with continuous batching serve several times more; the paper only claims, and only uses,
-// the ranking of deployments. Pure.
+// Alg. 1 is for static batches: as many sampled requests as the cache holds, in order; each batch takes as long as its longest
+// prompt and answer. Engines with continuous batching serve several times more. continuous_batching() computes that from the
+// same coefficients. Pure.
 #pragma once
 
 #include <span>
@@ -13,6 +13,7 @@
 #include "planner/catalog/accelerator.h"
 #include "planner/catalog/model_shape.h"
 #include "planner/dispatch/batch_times.h"
+#include "planner/strategies/core/steady_rate.h"
 
 namespace windlass::hetero {
 
@@ -46,5 +47,16 @@ struct ThroughputEstimate {
 // requests, one that alone exceeds the cache (Eq. 2), with its number, or times that are all 0.
 [[nodiscard]] Result<ThroughputEstimate> estimate_throughput(const dispatch::BatchTimes& times, double kv_tokens,
                                                              int max_requests, std::span<const Lengths> requests);
+
+struct ContinuousEstimate {
+  double tokens_per_s = 0;  // of one instance, input and output together
+  double requests_per_s = 0;
+  double batch = 0;  // sequences that decode at once
+};
+
+// What the instance serves with continuous batching: the steady state in which requests come and go one by one, without
+// padding, and prompts run alone (vLLM). REQUIRES: times that Alg. 1 accepts, lengths above 0.
+[[nodiscard]] ContinuousEstimate continuous_batching(const dispatch::BatchTimes& times, double kv_tokens, int max_requests,
+                                                     const search::LengthMoments& lengths);
 
 }  // namespace windlass::hetero

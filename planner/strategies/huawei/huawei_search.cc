@@ -19,8 +19,11 @@ bool alike(const ClusterNode& a, const ClusterNode& b) {
   return a.gpus == b.gpus && a.within == b.within && a.accelerator == b.accelerator;
 }
 
+constexpr int kRequestsForMeans = 10'000;
+
 struct Sampled {
   std::vector<Lengths> requests;
+  search::LengthMoments means;  // of more requests, because means of a few hundred are 10 % off
   int max_input = 0, max_output = 0;
 };
 
@@ -44,6 +47,7 @@ Result<Sampled> sampled(const search::Problem& problem, const HuaweiOptions& opt
   Sampled made;
   made.requests = search::lengths_of(*problem.requests, problem.seed, options.sampled_requests);
   if (made.requests.empty()) return wrong("workload: must have at least one request (got none)");
+  made.means = search::length_moments(*problem.requests, problem.seed, kRequestsForMeans);
   for (const auto& [input, output] : made.requests) {
     made.max_input = std::max(made.max_input, input);
     made.max_output = std::max(made.max_output, output);
@@ -54,7 +58,7 @@ Result<Sampled> sampled(const search::Problem& problem, const HuaweiOptions& opt
 }
 
 InstanceOption estimated(const planner::ModelShape& shape, const ClusterNode& machine, int tensor_parallel,
-                         const Sampled& sample, const HuaweiOptions& options, const BatchTimesOf& times_of) {
+                         const Sampled& sample, const HuaweiOptions& options, int max_requests, const BatchTimesOf& times_of) {
   InstanceOption made;
   made.tensor_parallel = tensor_parallel;
   made.instances = machine.gpus / tensor_parallel;
@@ -77,12 +81,13 @@ InstanceOption estimated(const planner::ModelShape& shape, const ClusterNode& ma
     return made;
   }
   made.times = *times;
-  const auto one = estimate_throughput(made.times, made.kv_tokens, options.max_requests, sample.requests);
-  if (one.ok()) {
-    made.one = *one;
-  } else {
-    made.unfit = one.error().message;
+  const auto static_batches = estimate_throughput(made.times, made.kv_tokens, max_requests, sample.requests);
+  if (!static_batches.ok()) {
+    made.unfit = static_batches.error().message;
+    return made;
   }
+  made.static_batches = *static_batches;
+  made.continuous = continuous_batching(made.times, made.kv_tokens, max_requests, sample.means);
   return made;
 }
 
@@ -121,6 +126,7 @@ Result<DeploymentSearch> search_tensor_parallel(const search::Problem& problem, 
   WINDLASS_RETURN_IF_ERROR(planner::validate(problem.shape));
   WINDLASS_ASSIGN_OR_RETURN(const Sampled sample, sampled(problem, options));
   const BatchTimesOf times_of = options.times_of ? options.times_of : roofline_batch_times(problem.shape);
+  const int max_requests = std::min(options.max_requests, problem.engine.max_sequences);
 
   DeploymentSearch made;
   const auto& nodes = problem.cluster->nodes;
@@ -152,9 +158,9 @@ Result<DeploymentSearch> search_tensor_parallel(const search::Problem& problem, 
                                             executor, tasks.size(),
                                             [&](std::size_t i) {
                                               const MachineKind& machine = made.machines[tasks[i].machine];
-                                              return estimated(problem.shape,
-                                                               nodes[static_cast<std::size_t>(machine.nodes.front())],
-                                                               tasks[i].tensor_parallel, sample, options, times_of);
+                                              return estimated(
+                                                  problem.shape, nodes[static_cast<std::size_t>(machine.nodes.front())],
+                                                  tasks[i].tensor_parallel, sample, options, max_requests, times_of);
                                             },
                                             effort.stop));
   if (effort.progress) effort.progress("degrees of tensor parallelism", 1);

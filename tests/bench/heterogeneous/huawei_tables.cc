@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 
 #include "planner/base/rng.h"
+#include "planner/catalog/accelerators_by_name.h"
 #include "planner/strategies/core/drawn_requests.h"
 #include "tests/bench/fidelity/orderings.h"
 #include "tests/bench/heterogeneous/experiments.h"
@@ -69,57 +70,78 @@ std::string order_of(const std::vector<double>& by_degree) {
   return fmt::format("{}", fmt::join(degrees, " > "));
 }
 
-// Alg. 1's tokens/s of the machine by degree, for 200 requests of the seed. `as_written`: a token's cache takes 2 l h values,
-// as if each head had its own keys and values.
-Result<std::vector<double>> estimated(const HuaweiRoofline& roofline, const workload::LengthDistribution& lengths,
-                                      std::uint64_t seed, bool as_written) {
-  WINDLASS_ASSIGN_OR_RETURN(const auto requests, search::DrawnRequests::make(lengths));
+// `kAsWritten`: Alg. 1, if a token's cache takes 2 l h values, as if each head had its own keys and values.
+enum class Estimate { kStatic, kAsWritten, kContinuous };
+
+// A machine's degrees as the planner sees them, with `sample` requests for Alg. 1.
+Result<std::vector<hetero::InstanceOption>> options_of(const planner::ModelShape& shape, const hetero::ClusterNode& node,
+                                                       const HuaweiRoofline& roofline, const search::Requests& requests,
+                                                       std::uint64_t seed, int sample) {
   search::Problem problem;
-  problem.name = "8 x V100";
-  WINDLASS_ASSIGN_OR_RETURN(problem.shape, planner::model_shape_by_name("llama3-8b"));
+  problem.name = node.name;
+  problem.shape = shape;
   problem.requests = &requests;
   problem.requests_per_s = 1;
   problem.seed = seed;
   hetero::GpuCluster cluster;
-  cluster.nodes = {v100_machine(roofline)};
+  cluster.nodes = {node};
   problem.cluster = std::make_shared<const hetero::GpuCluster>(std::move(cluster));
   hetero::HuaweiOptions options;
+  options.sampled_requests = sample;
   options.times_of = hetero::roofline_batch_times(problem.shape, roofline.overhead());
-  WINDLASS_ASSIGN_OR_RETURN(const auto found, hetero::search_tensor_parallel(problem, {}, options));
-  const auto sample = search::lengths_of(requests, seed, options.sampled_requests);
+  WINDLASS_ASSIGN_OR_RETURN(auto found, hetero::search_tensor_parallel(problem, {}, options));
+  return std::move(found.machines.front().options);
+}
+
+constexpr int kSampled = 200;      // the paper's
+constexpr int kMaxRequests = 256;  // in a batch
+
+// Tokens/s of the machine by degree.
+Result<std::vector<double>> estimated(const HuaweiRoofline& roofline, const workload::LengthDistribution& lengths,
+                                      std::uint64_t seed, Estimate estimate) {
+  WINDLASS_ASSIGN_OR_RETURN(const auto requests, search::DrawnRequests::make(lengths));
+  WINDLASS_ASSIGN_OR_RETURN(const auto shape, planner::model_shape_by_name("llama3-8b"));
+  WINDLASS_ASSIGN_OR_RETURN(const auto options, options_of(shape, v100_machine(roofline), roofline, requests, seed, kSampled));
+  const auto sample = search::lengths_of(requests, seed, kSampled);
   std::vector<double> tokens_per_s;
-  for (const auto& option : found.machines.front().options) {
-    if (!as_written) {
-      tokens_per_s.push_back(option.tokens_per_s());
+  for (const auto& option : options) {
+    if (estimate != Estimate::kAsWritten) {
+      tokens_per_s.push_back(estimate == Estimate::kStatic ? option.static_tokens_per_s() : option.tokens_per_s());
       continue;
     }
-    const double token_bytes = 2.0 * problem.shape.layers * problem.shape.hidden * 2;
-    WINDLASS_ASSIGN_OR_RETURN(
-        const auto one, hetero::estimate_throughput(option.times, option.kv_bytes / token_bytes, options.max_requests, sample));
+    const double token_bytes = 2.0 * shape.layers * shape.hidden * 2;
+    WINDLASS_ASSIGN_OR_RETURN(const auto one,
+                              hetero::estimate_throughput(option.times, option.kv_bytes / token_bytes, kMaxRequests, sample));
     tokens_per_s.push_back(option.instances * one.tokens_per_s);
   }
   return tokens_per_s;
 }
 
-// The paper's measurement: 1,000 requests, eight times each, all at time 0, assigned to the instances in turn.
-Result<double> simulated(const HuaweiRoofline& roofline, const workload::LengthDistribution& lengths, std::uint64_t seed,
-                         int degree, double scale) {
-  WINDLASS_ASSIGN_OR_RETURN(const auto shape, planner::model_shape_by_name("llama3-8b"));
+// Tokens/s with these requests at time 0, assigned to the machine's instances in turn.
+Result<double> burst_tokens_per_s(const planner::ModelShape& shape, const HuaweiRoofline& roofline,
+                                  const hetero::ClusterNode& node, int degree, std::vector<TokenPair> requests) {
   std::vector<std::shared_ptr<const planner::IterationModel>> models;
   WINDLASS_ASSIGN_OR_RETURN(auto options,
-                            huawei_service(shape, roofline, {{"v100", v100_machine(roofline), degree, 8 / degree}}, models));
+                            huawei_service(shape, roofline, {{node.name, node, degree, node.gpus / degree}}, models));
   options.dispatch.policy = PolicyKind::kRoundRobin;
-  Rng rng(seed, "requests");
-  std::vector<TokenPair> requests;
   double tokens = 0;
-  for (int i = 0; i < static_cast<int>(1000 * scale); ++i) {
-    const TokenPair pair = lengths.draw(rng);
-    for (int copy = 0; copy < 8; ++copy) requests.push_back(pair);
-    tokens += 8.0 * (pair.input_tokens + pair.output_tokens);
-  }
+  for (const TokenPair& pair : requests) tokens += static_cast<double>(pair.input_tokens) + pair.output_tokens;
   Burst burst(std::move(requests));
   WINDLASS_ASSIGN_OR_RETURN(const auto result, sim::simulate_serving(burst, options));
   return tokens / result.simulated_s;
+}
+
+// The paper's measurement: 1,000 requests, eight times each.
+Result<double> simulated(const HuaweiRoofline& roofline, const workload::LengthDistribution& lengths, std::uint64_t seed,
+                         int degree, double scale) {
+  WINDLASS_ASSIGN_OR_RETURN(const auto shape, planner::model_shape_by_name("llama3-8b"));
+  Rng rng(seed, "requests");
+  std::vector<TokenPair> requests;
+  for (int i = 0; i < static_cast<int>(1000 * scale); ++i) {
+    const TokenPair pair = lengths.draw(rng);
+    for (int copy = 0; copy < 8; ++copy) requests.push_back(pair);
+  }
+  return burst_tokens_per_s(shape, roofline, v100_machine(roofline), degree, std::move(requests));
 }
 
 Result<std::string> ranking(const workload::LengthDistribution& all, const workload::LengthDistribution& filtered,
@@ -139,12 +161,14 @@ Result<std::string> ranking(const workload::LengthDistribution& all, const workl
       }
     }
   }
-  // For each row: Alg. 1 on two samples, Alg. 1 as written, simulated.
+  // For each row: Alg. 1 on two samples, Alg. 1 as written on two, continuous batching, simulated.
   std::vector<std::vector<Result<std::vector<double>>>> cells(rows.size());
   executor.run(rows.size(), [&](std::size_t i) {
     const HuaweiRoofline& roofline = rows[i].roofline;
-    for (const std::uint64_t seed : {1, 2}) cells[i].push_back(estimated(roofline, *rows[i].lengths, seed, false));
-    for (const std::uint64_t seed : {1, 2}) cells[i].push_back(estimated(roofline, *rows[i].lengths, seed, true));
+    for (const Estimate estimate : {Estimate::kStatic, Estimate::kAsWritten}) {
+      for (const std::uint64_t seed : {1, 2}) cells[i].push_back(estimated(roofline, *rows[i].lengths, seed, estimate));
+    }
+    cells[i].push_back(estimated(roofline, *rows[i].lengths, 1, Estimate::kContinuous));
     cells[i].push_back([&]() -> Result<std::vector<double>> {
       std::vector<double> by_degree;
       for (const int degree : kDegrees) {
@@ -157,8 +181,9 @@ Result<std::string> ranking(const workload::LengthDistribution& all, const workl
   std::string text =
       "| requests | link, hop | engine | Alg. 1, tokens/s at t = 1, 2, 4, 8 | its order (other sample) | with caches of 2 "
       "l h "
-      "| its order (other sample) | simulated, tokens/s | its order |\n|---|---|---|---|---|---|---|---|---|\n"
-      "| *the paper* | | | | | | **2 > 4 > 1 > 8** (the same) | | **2 > 4 > 1 > 8** |\n";
+      "| its order (other sample) | continuous batching | its order | simulated, tokens/s | its order |\n"
+      "|---|---|---|---|---|---|---|---|---|---|---|\n"
+      "| *the paper* | | | | | | **2 > 4 > 1 > 8** (the same) | | | | **2 > 4 > 1 > 8** |\n";
   const auto marked = [](const std::string& order) { return order == "2 > 4 > 1 > 8" ? "**" + order + "**" : order; };
   for (std::size_t i = 0; i < rows.size(); ++i) {
     for (const auto& of : cells[i]) {
@@ -170,9 +195,91 @@ Result<std::string> ranking(const workload::LengthDistribution& all, const workl
       text += fmt::format(" {:.0f} | {} ({}) |", fmt::join(*cells[i][of], ", "), marked(order),
                           order == other ? "the same" : marked(other));
     }
-    text += fmt::format(" {:.0f} | {} |\n", fmt::join(*cells[i][4], ", "), marked(order_of(*cells[i][4])));
+    for (const std::size_t of : {4, 5}) {
+      text += fmt::format(" {:.0f} | {} |", fmt::join(*cells[i][of], ", "), marked(order_of(*cells[i][of])));
+    }
+    text += "\n";
   }
   return text;
+}
+
+// ---- How far the estimates are from what continuous batching serves ----
+
+struct EstimatedMachine {
+  const char* text;
+  hetero::ClusterNode node;
+  HuaweiRoofline roofline;
+  planner::ModelShape shape;
+};
+
+Result<std::vector<EstimatedMachine>> estimated_machines() {
+  WINDLASS_ASSIGN_OR_RETURN(const auto llama, planner::model_shape_by_name("llama3-8b"));
+  WINDLASS_ASSIGN_OR_RETURN(const auto a100, planner::accelerator_by_name("a100-80gb"));
+  const planner::ModelShape qwen = distill_qwen_14b();
+  HuaweiRoofline pcie, nvlink;
+  nvlink.link_bytes_per_s = 150e9;
+  nvlink.hop_s = 2e-6;
+  const hetero::ClusterNode four{"a100", a100, 4, {300e9, nvlink.hop_s}};
+  return std::vector<EstimatedMachine>{{"8 x V100, PCIe 3.0, Llama-3-8B", v100_machine(pcie), pcie, llama},
+                                       {"8 x V100, NVLink, Llama-3-8B", v100_machine(nvlink), nvlink, llama},
+                                       {"8 x V100, PCIe 3.0, Qwen-14B", v100_machine(pcie), pcie, qwen},
+                                       {"A800, Qwen-14B", a800_machine(), pcie, qwen},
+                                       {"4 x A100, NVLink, Llama-3-8B", four, nvlink, llama},
+                                       {"4 x A100, NVLink, Qwen-14B", four, nvlink, qwen}};
+}
+
+// The longest prompt and answer in 200 requests, on average.
+std::string longest_of(const std::vector<hetero::Lengths>& requests) {
+  double inputs = 0, outputs = 0, groups = 0;
+  for (std::size_t begin = 0; begin + kSampled <= requests.size(); begin += kSampled, ++groups) {
+    int input = 0, output = 0;
+    for (std::size_t i = begin; i < begin + kSampled; ++i) {
+      input = std::max(input, requests[i].first);
+      output = std::max(output, requests[i].second);
+    }
+    inputs += input;
+    outputs += output;
+  }
+  const search::LengthMoments means = search::length_moments(requests);
+  return fmt::format(
+      "\nIn {} requests, the longest prompt has {:.0f} tokens, {:.1f} times the mean, and the longest answer {:.0f}, {:.1f} "
+      "times "
+      "the mean.\n",
+      kSampled, inputs / groups, inputs / groups / means.input_tokens, outputs / groups,
+      outputs / groups / means.output_tokens);
+}
+
+// Alg. 1, Alg. 1 of equal requests, and the estimate for continuous batching against the simulator, which serves enough
+// requests that the last ones hardly count.
+Result<std::string> estimates(const workload::LengthDistribution& lengths, double scale) {
+  WINDLASS_ASSIGN_OR_RETURN(const auto machines, estimated_machines());
+  WINDLASS_ASSIGN_OR_RETURN(const auto requests, search::DrawnRequests::make(lengths));
+  const auto drawn = search::lengths_of(requests, 1, static_cast<std::int64_t>(64'000 * scale));
+  const search::LengthMoments means = search::length_moments(drawn);
+  const std::vector<hetero::Lengths> equal(10 * kMaxRequests, {static_cast<int>(std::lround(means.input_tokens)),
+                                                               static_cast<int>(std::lround(means.output_tokens))});
+  std::vector<TokenPair> burst;
+  for (const auto& [input, output] : drawn) burst.push_back({input, output});
+  std::string text =
+      "| machine | t | Alg. 1, tokens/s | its batch | of equal requests | continuous batching | sequences | simulated | over "
+      "Alg. 1 | "
+      "over continuous batching |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n";
+  for (const EstimatedMachine& of : machines) {
+    WINDLASS_ASSIGN_OR_RETURN(const auto options,
+                              options_of(of.shape, of.node, of.roofline, requests, 1, static_cast<int>(8000 * scale)));
+    for (const hetero::InstanceOption& option : options) {
+      if (!option.unfit.empty()) continue;
+      WINDLASS_ASSIGN_OR_RETURN(const auto same,
+                                hetero::estimate_throughput(option.times, option.kv_tokens, kMaxRequests, equal));
+      WINDLASS_ASSIGN_OR_RETURN(const double served,
+                                burst_tokens_per_s(of.shape, of.roofline, of.node, option.tensor_parallel, burst));
+      text += fmt::format("| {} | {} | {:.0f} | {} | {:.0f} | {:.0f} | {:.0f} | {:.0f} | {:.1f} | {:.2f} |\n", of.text,
+                          option.tensor_parallel, option.static_tokens_per_s(), option.static_batches.largest_batch,
+                          option.instances * same.tokens_per_s, option.tokens_per_s(), option.continuous.batch, served,
+                          served / option.static_tokens_per_s(), served / option.tokens_per_s());
+    }
+  }
+  return text + longest_of(drawn);
 }
 
 // ---- Fig. 5 and 6: which instance ----
@@ -400,7 +507,9 @@ Result<std::vector<HeterogeneousTable>> huawei_tables(const HeterogeneousOptions
   WINDLASS_ASSIGN_OR_RETURN(auto by_degree, ranking(lengths, filtered, executor, options.scale));
 
   WINDLASS_ASSIGN_OR_RETURN(const auto llama, planner::model_shape_by_name("llama3-8b"));
-  std::vector<HeterogeneousTable> tables = {{"huawei-degrees", std::move(by_degree)}};
+  WINDLASS_ASSIGN_OR_RETURN(auto of_machines, estimates(lengths, options.scale));
+  std::vector<HeterogeneousTable> tables = {{"huawei-degrees", std::move(by_degree)},
+                                            {"huawei-estimates", std::move(of_machines)}};
   const std::vector<double> rates = {8, 16, 24, std::numeric_limits<double>::infinity()};
   std::string summary =
       "| instances | link, V100's FLOP/s | 16 requests/s: OS | from history | 24: OS | from history | all at once: OS | from "

@@ -11,6 +11,7 @@
 #include "planner/perf/linear_iteration_model.h"
 #include "planner/sim/packing_model.h"
 #include "tests/bench/heterogeneous/huawei_setting.h"
+#include "tests/effort.h"
 
 namespace windlass::bench {
 namespace {
@@ -71,6 +72,42 @@ TEST(HuaweiServing, KnowsTheWorkersLines) {
   EXPECT_NEAR(times.decode_s, 2e-2, 1e-5);
   EXPECT_EQ(found.kv_capacity_tokens, 100'000);
   EXPECT_EQ(sim::packing_model(model, 100'000, 16, 256).model.context_length_s, 0) << "Aladdin's line has no such term";
+}
+
+// Given random coefficients, caches and limits on a batch, and many requests at once; expects the simulated throughput of
+// continuous batching within 10 % of the closed form.
+TEST(HuaweiServing, ServesWhatContinuousBatchingIsEstimatedAt) {
+  for (std::uint64_t seed = 1; seed <= effort(10U, 40U); ++seed) {
+    SCOPED_TRACE(seed);
+    Rng rng(seed, "continuous");
+    const auto of = [&](double scale) { return scale * rng.uniform(0.1, 2); };
+    const dispatch::BatchTimes times = {of(1e-4), of(1e-3), of(1e-5), of(1e-2), of(1e-7), of(1e-4), of(1e-6), of(1e-2)};
+    const double kv_tokens = rng.uniform(10'000, 200'000);
+    const int max_requests = static_cast<int>(rng.integer(4, 256));
+    planner::LinearPhase prefill, decode;
+    prefill.coefficients = {times.prefill_token_s, times.prefill_request_s, times.prefill_length_s, times.prefill_s};
+    decode.coefficients = {times.context_token_s, times.decode_request_s, times.context_length_s, times.decode_s};
+    const planner::LinearIterationModel model(prefill, decode, kv_tokens);
+    sim::ServingOptions options;
+    sim::ServingPool& pool = options.pools.emplace_back();
+    pool.name = "one";
+    pool.workers = 1;
+    pool.model = &model;
+    pool.spec.engine.max_sequences = max_requests;
+    pool.spec.engine.max_batch_tokens = 8192;
+    constexpr int kCount = 20'000;
+    std::vector<hetero::Lengths> lengths;
+    Drawn same(kCount, 1e9), source(kCount, 1e9);
+    while (const auto request = same.next()) lengths.emplace_back(request->input_tokens, request->output_tokens);
+    const auto estimate = hetero::continuous_batching(times, kv_tokens, max_requests, search::length_moments(lengths));
+    const double served_per_s = kCount / sim::simulate_serving(source, options).value().simulated_s;
+    EXPECT_NEAR(served_per_s, estimate.requests_per_s, 0.1 * estimate.requests_per_s)
+        << kv_tokens << " cache tokens, batches of " << max_requests;
+    EXPECT_LE(estimate.batch, max_requests);
+    const auto padded = hetero::estimate_throughput(times, kv_tokens, max_requests, lengths);
+    ASSERT_TRUE(padded.ok());
+    EXPECT_LT(padded->requests_per_s, served_per_s);
+  }
 }
 
 // Given the rules that ignore load; expects their splits: half each, four to one by GPUs, all to the larger instance.
