@@ -396,7 +396,7 @@ std::vector<CollectiveRow> measured_all_reduces(const VidurProfiles& profiles, i
   for (const VidurSample& sample : profiles.all_reduce) {
     if (sample.name != "all_reduce" || !is_measured(sample, tensor_parallel) || tensor_parallel < 2) continue;
     if (node_measured && !in_one_node(sample)) continue;
-    rows.push_back({"all_reduce", "nccl", sample.gpus, 2, sample.x[0], sample.time_s});
+    rows.push_back({"all_reduce", "nccl", sample.gpus, 2, sample.x[0], sample.time_s + kVidurLaunchSeconds});
   }
   return rows;
 }
@@ -407,7 +407,7 @@ std::map<double, double> cpu_times_of(const VidurProfiles& profiles, int tensor_
   for (const VidurSample& sample : profiles.cpu) {
     if (sample.gpus != tensor_parallel) continue;
     if (sample.name == "cpu_schedule" || sample.name == "cpu_prepare_inputs_e2e" || sample.name == "cpu_sampler_e2e" ||
-        sample.name == "cpu_process_model_outputs") {
+        sample.name == "cpu_process_model_outputs" || sample.name == "cpu_ray_comm_time") {
       cpu_s[sample.x[0]] += sample.time_s;
     }
   }

@@ -9,7 +9,9 @@
 #include <gtest/gtest.h>
 
 #include "tests/bench/fidelity/distserve_ordering.h"
+#include "tests/bench/fidelity/operator_data.h"
 #include "tests/bench/fidelity/tetriinfer_ordering.h"
+#include "tests/bench/fidelity/vidur_fidelity.h"
 #include "tests/bench/fidelity/vidur_ordering.h"
 #include "tests/paths.h"
 
@@ -130,6 +132,50 @@ TEST(VidurOrdering, ReproducesTheWhatIfAnalysis) {
   EXPECT_GT(chat / qwen, 1.5);
   EXPECT_LT(chat / qwen, 3);
   EXPECT_GT(chat / capacity(kLlama70, kChat, "a100-80gb"), book / capacity(kLlama70, kBook, "a100-80gb"));
+}
+
+// Given one request; expects Vidur's simulator to add up the iterations of its prompt, or of the prompt's chunks, and of its
+// decodes. Given two at once, and room for one; expects the second to wait for the first.
+TEST(VidurSimulator, AddsUpIterations) {
+  if (!has("profiles/vidur-a100-codellama34b-tp2")) GTEST_SKIP() << "no " << kData << "/profiles/vidur-a100-codellama34b-tp2";
+  const auto samples = load_vidur(kData);
+  ASSERT_TRUE(samples.ok());
+  const auto times = VidurTimes::make(*samples, planner::model_shape_by_name("codellama-34b").value(), 2);
+  ASSERT_TRUE(times.ok()) << times.error().message;
+  const auto part_s = [&](int tokens, int processed, bool prompt) {
+    const VidurPart part{tokens, processed, prompt};
+    return times->iteration_s({&part, 1});
+  };
+  workload::Request request;
+  request.arrival_s = 3;
+  request.input_tokens = 600;
+  request.output_tokens = 4;
+  const double decodes_s = part_s(1, 601, false) + part_s(1, 602, false) + part_s(1, 603, false);
+  VidurEngine engine{planner::Batching::kVllm, 128, 4096, 1000};
+  const auto whole = vidur_simulate(*times, engine, {&request, 1});
+  EXPECT_NEAR(whole[0].ttft_s, part_s(600, 0, true), 1e-9);
+  EXPECT_NEAR(whole[0].e2e_s, whole[0].ttft_s + decodes_s, 1e-9);
+  engine = {planner::Batching::kSarathi, 128, 512, 1000};
+  const auto chunks = vidur_simulate(*times, engine, {&request, 1});
+  EXPECT_NEAR(chunks[0].ttft_s, part_s(512, 0, true) + part_s(88, 512, true), 1e-9);
+  EXPECT_NEAR(chunks[0].e2e_s, chunks[0].ttft_s + decodes_s, 1e-9);
+  const std::vector<workload::Request> two(2, request);
+  const auto waits = vidur_simulate(*times, {planner::Batching::kVllm, 128, 4096, 60}, two);
+  EXPECT_NEAR(waits[1].ttft_s, waits[0].e2e_s + part_s(600, 0, true), 1e-9);
+}
+
+// Given Vidur's workloads at a quarter and half of the capacity; expects our latencies per token within 6 % of its simulator's
+// with all times of its profile, and at least 10 % below without Ray's messages and the launches of all-reduces.
+TEST(VidurSimulator, AgreesWithOurs) {
+  if (!has("profiles/vidur-a100-codellama34b-tp2")) GTEST_SKIP() << "no " << kData << "/profiles/vidur-a100-codellama34b-tp2";
+  const auto comparisons = vidur_comparisons(kData, 400, {0.25, 0.5});
+  ASSERT_TRUE(comparisons.ok()) << comparisons.error().message;
+  EXPECT_EQ(comparisons->size(), 12U);
+  for (const VidurComparison& of : *comparisons) {
+    SCOPED_TRACE(of.workload + (of.batching == planner::Batching::kVllm ? ", vLLM" : ", Sarathi"));
+    EXPECT_NEAR(of.ours.per_token_p50_s / of.vidur.per_token_p50_s, 1, 0.06);
+    EXPECT_LT(of.without.per_token_p50_s / of.vidur.per_token_p50_s, 0.9);
+  }
 }
 
 }  // namespace
