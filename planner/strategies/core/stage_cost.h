@@ -31,10 +31,11 @@ struct InferenceTask {
   int kv_shards = 1;                 // GPUs over which a layer's cache can be divided
   double token_bytes = 0;            // activations per token between layers: H B_type
   planner::DType compute_dtype = planner::DType::kFloat16;
-  double input_tokens = 0;           // s_in
-  double output_tokens = 0;          // s_out
-  std::vector<int> tensor_parallel;  // degrees that divide the model evenly, ascending
-  double memory_share = 1;           // share of a GPU's memory for weights, caches and activations
+  double input_tokens = 0;                          // s_in
+  double output_tokens = 0;                         // s_out
+  std::vector<int> tensor_parallel;                 // degrees that divide the model evenly, ascending
+  double memory_share = 1;                          // share of a GPU's memory for weights, caches and activations
+  int max_batch = std::numeric_limits<int>::max();  // of a decode group, even if memory holds more
 
   // Memory of one replica with 32 concurrent requests (Appendix A): weights and KV caches.
   [[nodiscard]] double replica_bytes() const;

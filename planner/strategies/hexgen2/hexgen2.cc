@@ -186,8 +186,10 @@ Result<void> validate_task(const Problem& problem) {
 Result<InferenceTask> task_of(const Problem& problem, double memory_share) {
   int max_gpus = 1;
   for (const ClusterNode& node : problem.cluster->nodes) max_gpus = std::max(max_gpus, node.gpus);
-  return inference_task(problem.shape, problem.requests->mean_input_tokens(), problem.requests->mean_output_tokens(), max_gpus,
-                        memory_share);
+  WINDLASS_ASSIGN_OR_RETURN(InferenceTask task, inference_task(problem.shape, problem.requests->mean_input_tokens(),
+                                                               problem.requests->mean_output_tokens(), max_gpus, memory_share));
+  task.max_batch = problem.engine.max_sequences;
+  return task;
 }
 
 planner::Deployment deployment_of(const Problem& problem, const Placement& groups, bool unified) {

@@ -70,7 +70,8 @@ struct Scheduled {
 // Validates the cluster, the requests and their rate. The problem's worker kinds do not matter: a model that fits no node may
 // fit a group.
 [[nodiscard]] Result<void> validate_task(const Problem& problem);
-// The problem's task: its model, the mean lengths of its requests, stages up to the size of the largest node.
+// The problem's task: its model, the mean lengths of its requests, stages up to the size of the largest node, batches up to
+// what its engine runs.
 [[nodiscard]] Result<InferenceTask> task_of(const Problem& problem, double memory_share);
 // One chain per group, with GPU numbers assigned in order on each node. Split by phase, or all unified.
 [[nodiscard]] planner::Deployment deployment_of(const Problem& problem, const Placement& groups, bool unified);

@@ -284,6 +284,7 @@ class Solver {
 
   // REQUIRES: fits(1).
   [[nodiscard]] int largest_batch() const {
+    if (fits(task_.max_batch)) return task_.max_batch;
     int fitting = 1, over = 2;
     while (fits(over)) fitting = over, over *= 2;
     while (over - fitting > 1) {

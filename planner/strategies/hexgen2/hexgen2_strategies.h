@@ -5,9 +5,9 @@
 // adjacent. Table 1 adds up the times of the stages. So the best split of layers gives the fastest stages as many as their
 // memory allows, equally fast ones the same number, and every stage at least one.
 //
-// Prefill: the least latency of one request. Decode: the largest batch that fits, then the most requests/s. Among node orders
-// with the least communication between stages, the KV transfer decides (hexgen2_placement.h). Groups of equivalent composition
-// (same accelerators and links) share their strategies, which are computed once.
+// Prefill: the least latency of one request. Decode: the largest batch that fits or is allowed, then the most requests/s. Among
+// node orders with the least communication between stages, the KV transfer decides (hexgen2_placement.h). Groups of equivalent
+// composition (same accelerators and links) share their strategies, which are computed once.
 #pragma once
 
 #include <cstddef>

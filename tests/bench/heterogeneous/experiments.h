@@ -25,6 +25,7 @@ struct HeterogeneousOptions {
 
 // Fails if data cannot be read or a plan cannot be made.
 [[nodiscard]] Result<std::vector<HeterogeneousTable>> hexgen2_convergence(const HeterogeneousOptions& options);
+[[nodiscard]] Result<std::vector<HeterogeneousTable>> hexgen2_calibration(const HeterogeneousOptions& options);
 [[nodiscard]] Result<std::vector<HeterogeneousTable>> hexgen2_tables(const HeterogeneousOptions& options);
 [[nodiscard]] Result<std::vector<HeterogeneousTable>> huawei_tables(const HeterogeneousOptions& options);
 [[nodiscard]] Result<std::vector<HeterogeneousTable>> mix_tables(const HeterogeneousOptions& options);

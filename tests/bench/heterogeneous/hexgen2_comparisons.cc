@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 
 #include "planner/strategies/hexgen2/hexgen2.h"
+#include "tests/bench/heterogeneous/hexgen2_calibration.h"
 #include "tests/bench/heterogeneous/hexgen2_setting.h"
 #include "tests/reference/papers/hexgen2_bound.h"
 
@@ -21,13 +22,6 @@ using hetero::Hexgen2Options;
 using hetero::Hexgen2Search;
 using hetero::InferenceTask;
 using hetero::kFlowUnitsPerRequest;
-
-constexpr double kMemoryShare = 0.9;
-
-Result<InferenceTask> task_of(const std::string& model, const HexGenWorkload& workload) {
-  WINDLASS_ASSIGN_OR_RETURN(const planner::ModelShape shape, planner::model_shape_by_name(model));
-  return hetero::inference_task(shape, workload.input_tokens, workload.output_tokens, 8, kMemoryShare);
-}
 
 double rate(std::int64_t units) { return static_cast<double>(units) / kFlowUnitsPerRequest; }
 
@@ -44,7 +38,7 @@ Result<RandomCase> random_case(std::uint64_t seed, const char* stream, int least
   RandomCase made;
   made.cluster = random_cluster(static_cast<int>(rng.integer(least_gpus, max_gpus)), rng);
   const HexGenWorkload& workload = kHexGenWorkloads[static_cast<std::size_t>(rng.integer(0, 3))];
-  WINDLASS_ASSIGN_OR_RETURN(made.task, task_of(rng.integer(0, 1) == 0 ? "opt-30b" : "llama2-70b", workload));
+  WINDLASS_ASSIGN_OR_RETURN(made.task, hexgen_task(rng.integer(0, 1) == 0 ? "opt-30b" : "llama2-70b", workload));
   return made;
 }
 
@@ -63,7 +57,7 @@ Result<std::string> appendix_e_table() {
       "|---|---|---:|---:|---:|---:|---:|---:|\n";
   for (const char* model : {"llama2-70b", "opt-30b"}) {
     for (const HexGenWorkload& workload : {kHpld, kHphd, kLphd, kLpld}) {
-      WINDLASS_ASSIGN_OR_RETURN(const InferenceTask task, task_of(model, workload));
+      WINDLASS_ASSIGN_OR_RETURN(const InferenceTask task, hexgen_task(model, workload));
       const hetero::GpuCluster cluster = appendix_e();
       text += fmt::format("| {} | {} | {} |", model, workload.name, groups_by_memory(task, cluster));
       for (const bool fewer : {false, true}) {
@@ -151,7 +145,7 @@ Result<std::string> convergence_table(Executor& executor, bool largest) {
     if (gpus > 320 && !largest) continue;
     Rng rng(static_cast<std::uint64_t>(gpus), "convergence");
     const hetero::GpuCluster cluster = random_cluster(gpus, rng);
-    WINDLASS_ASSIGN_OR_RETURN(const InferenceTask task, task_of("llama2-70b", kOnline));
+    WINDLASS_ASSIGN_OR_RETURN(const InferenceTask task, hexgen_task("llama2-70b", kOnline));
     search::Effort effort;
     effort.executor = &executor;
     const double processor = processor_s();

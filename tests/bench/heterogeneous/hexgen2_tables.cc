@@ -9,6 +9,7 @@
 
 #include "planner/strategies/hexgen2/hexgen2.h"
 #include "tests/bench/heterogeneous/experiments.h"
+#include "tests/bench/heterogeneous/hexgen2_calibration.h"
 #include "tests/bench/heterogeneous/hexgen2_comparisons.h"
 #include "tests/bench/heterogeneous/hexgen2_setting.h"
 #include "tests/reference/papers/hexgen.h"
@@ -17,11 +18,6 @@ namespace windlass::bench {
 namespace {
 
 using hetero::InferenceTask;
-
-Result<InferenceTask> task_of(const std::string& model, const HexGenWorkload& workload) {
-  WINDLASS_ASSIGN_OR_RETURN(const planner::ModelShape shape, planner::model_shape_by_name(model));
-  return hetero::inference_task(shape, workload.input_tokens, workload.output_tokens, 8, 0.9);
-}
 
 double rate(std::int64_t units) { return static_cast<double>(units) / hetero::kFlowUnitsPerRequest; }
 
@@ -44,24 +40,6 @@ std::string group_text(const hetero::GpuCluster& cluster, const hetero::PlacedGr
   return fmt::format("{} (TP {}, PP {})", text, degree, group.stages().size());
 }
 
-// DistServe's search space: instances of one size per phase, on GPUs of one machine.
-double distserve_rate(const hetero::GpuCluster& cluster, const InferenceTask& task) {
-  hetero::StrategyTable table(cluster, task);
-  const int gpus = cluster.nodes.front().gpus;
-  double best = 0;
-  for (int prefill = 1; prefill <= gpus; ++prefill) {
-    for (int decode = 1; decode <= gpus; ++decode) {
-      const double prefill_rate = table.of({{0, prefill}}).strategies->prefill.capacity_requests_per_s;
-      const double decode_rate = table.of({{0, decode}}).strategies->decode.capacity_requests_per_s;
-      for (int instances = 1; instances * prefill < gpus; ++instances) {
-        const int others = (gpus - instances * prefill) / decode;
-        best = std::max(best, std::min(instances * prefill_rate, others * decode_rate));
-      }
-    }
-  }
-  return best;
-}
-
 struct Settings {
   std::string placements, throughput;
 };
@@ -81,7 +59,7 @@ Result<Settings> settings_tables(Executor& executor) {
       const hetero::GpuCluster cluster = paper_setting(setting);
       const std::string name = setting == 0 ? "homogeneous" : fmt::format("{}", setting);
       for (const HexGenWorkload& workload : kHexGenWorkloads) {
-        WINDLASS_ASSIGN_OR_RETURN(const InferenceTask task, task_of(model, workload));
+        WINDLASS_ASSIGN_OR_RETURN(const InferenceTask task, hexgen_task(model, workload));
         WINDLASS_ASSIGN_OR_RETURN(const auto ours, hexgen2_schedule(cluster, task, 1, effort));
         WINDLASS_ASSIGN_OR_RETURN(const auto hexgen, hexgen_schedule(cluster, task, 1, effort));
         const double distserve = distserve_rate(paper_setting(0), task);
@@ -127,6 +105,14 @@ Result<std::vector<HeterogeneousTable>> hexgen2_tables(const HeterogeneousOption
   tables.push_back({"hexgen2-placements", std::move(settings.placements)});
   tables.push_back({"hexgen2-throughput", std::move(settings.throughput)});
   return tables;
+}
+
+Result<std::vector<HeterogeneousTable>> hexgen2_calibration(const HeterogeneousOptions& options) {
+  WINDLASS_ASSIGN_OR_RETURN(CalibrationTables made, calibration_tables(*options.executor));
+  return std::vector<HeterogeneousTable>{{"hexgen2-published", std::move(made.published)},
+                                         {"hexgen2-fits", std::move(made.fits)},
+                                         {"hexgen2-figures", std::move(made.figures)},
+                                         {"hexgen2-settings", std::move(made.settings)}};
 }
 
 Result<std::vector<HeterogeneousTable>> hexgen2_convergence(const HeterogeneousOptions& options) {

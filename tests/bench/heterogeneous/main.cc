@@ -25,6 +25,7 @@ struct Experiment {
 constexpr Experiment kExperiments[] = {
     {"hexgen2-convergence", hexgen2_convergence},  // first, because it reports the process's peak memory
     {"hexgen2", hexgen2_tables},
+    {"hexgen2-calibration", hexgen2_calibration},
     {"huawei", huawei_tables},
     {"mix", mix_tables},
 };

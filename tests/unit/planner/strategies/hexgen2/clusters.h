@@ -34,6 +34,7 @@ inline RandomCase random_case(std::uint64_t seed, int least_gpus, int max_gpus) 
   made.cluster = bench::random_cluster(static_cast<int>(rng.integer(least_gpus, max_gpus)), rng);
   const auto& workload = bench::kHexGenWorkloads[static_cast<std::size_t>(rng.integer(0, 3))];
   made.task = make_task(rng.integer(0, 1) == 0 ? "opt-30b" : "llama2-70b", workload);
+  if (rng.integer(0, 1) == 0) made.task.max_batch = static_cast<int>(rng.integer(1, 256));
   return made;
 }
 
