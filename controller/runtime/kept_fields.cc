@@ -28,10 +28,14 @@ void with(json& object, const char* field, Change change) {
   if (found != object.end()) change(*found);
 }
 
-void keep_containers(json& spec, const char* kind) {
-  with(spec, kind, [](json& containers) {
+void keep_containers(json& spec, const char* kind, bool token) {
+  with(spec, kind, [&](json& containers) {
     if (!containers.is_array()) return;
     for (json& container : containers) {
+      if (!token) {
+        keep(container, {"resources"});
+        continue;
+      }
       keep(container, {"name", "resources", "env"});
       with(container, "env", [](json& variables) {
         if (!variables.is_array()) return;
@@ -56,8 +60,8 @@ void keep_read_fields_of_pod(json& pod) {
   });
   with(pod, "spec", [&](json& spec) {
     keep(spec, {"nodeName", "containers", "initContainers"});
-    keep_containers(spec, "containers");
-    keep_containers(spec, "initContainers");
+    keep_containers(spec, "containers", worker);
+    keep_containers(spec, "initContainers", false);
   });
   with(pod, "status", [&](json& status) {
     if (worker) {

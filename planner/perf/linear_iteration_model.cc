@@ -48,14 +48,16 @@ Result<FittedPhase> fit_phase(const std::vector<PhaseSample>& samples, Terms ter
     if (terms.per_mean_token) features(row, column) = sample.iterations * mean;
     targets[row] = sample.seconds;
 
+    // Its largest iteration: the others have one sequence at least.
+    const double sequences = sample.sequences - (sample.iterations - 1), tokens = mean * sequences;
     PhaseRange& range = phase.range;
-    if (i == 0) range = {sample.sequences, sample.sequences, mean, mean, sample.tokens, sample.tokens};
-    range.fewest_sequences = std::min(range.fewest_sequences, sample.sequences);
-    range.max_sequences = std::max(range.max_sequences, sample.sequences);
+    if (i == 0) range = {sequences, sequences, mean, mean, tokens, tokens};
+    range.fewest_sequences = std::min(range.fewest_sequences, sequences);
+    range.max_sequences = std::max(range.max_sequences, sequences);
     range.fewest_mean_tokens = std::min(range.fewest_mean_tokens, mean);
     range.max_mean_tokens = std::max(range.max_mean_tokens, mean);
-    range.fewest_tokens = std::min(range.fewest_tokens, sample.tokens);
-    range.max_tokens = std::max(range.max_tokens, sample.tokens);
+    range.fewest_tokens = std::min(range.fewest_tokens, tokens);
+    range.max_tokens = std::max(range.max_tokens, tokens);
   }
   WINDLASS_ASSIGN_OR_RETURN(LinearFit fit, fit_linear(features, targets, options));
   Eigen::Index column = 0;

@@ -76,7 +76,7 @@ Result<HeldOut> held_out(const Rows& rows, const std::vector<Split>& splits, con
     const auto model = make(train);
     if (!model.ok()) return model.error().within(fmt::format("cross-validation, fold {} of {}", fold + 1, splits.size()));
     for (const std::size_t i : splits[fold].test) {
-      predicted.prefill_s[i] = prompt_s(**model, rows[i]);
+      predicted.prefill_s[i] = predicted_prompt_s(**model, rows[i]);
       predicted.decode_s[i] = (*model)->iteration_s(decode_of(rows[i]));
     }
   }

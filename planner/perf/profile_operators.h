@@ -37,10 +37,12 @@ struct OperatorFit {
 // Errors kInvalidArgument: no row that this model uses, tables that stay too large, and those of OperatorModel.
 [[nodiscard]] Result<OperatorFit> fit_operators(const OperatorTables& tables, const OperatorFitRequest& request);
 
-// Vidur's samples for the model at `options.tensor_parallel` GPUs, as tables. `cpu` becomes the engine's overhead, Ray's
-// messages between its processes included. Each all-reduce takes kVidurLaunchSeconds more: samples have the kernel's time
-// alone, and Vidur adds as much for its launch by the CPU (nccl_cpu_launch_overhead_ms).
+// Launch of an all-reduce by the CPU. Vidur adds it to its samples, which have the kernel's time alone
+// (nccl_cpu_launch_overhead_ms).
 inline constexpr double kVidurLaunchSeconds = 20e-6;
+
+// Vidur's samples for the model at `options.tensor_parallel` GPUs, as tables. `cpu` becomes the engine's overhead, Ray's
+// messages between its processes included. Each all-reduce takes kVidurLaunchSeconds more.
 struct VidurProfiles {
   std::vector<VidurSample> mlp, attention, all_reduce, cpu;
 };

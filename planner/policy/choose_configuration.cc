@@ -40,8 +40,8 @@ Hint no_split_holds(const Offers& offers) {
   return {Truth::kFalse, "NoSplitHolds", offers.why.empty() ? "no confirmed deployment splits the phases" : offers.why};
 }
 
-// Split phases without a usable offer: closed forms start a new service, also where the search found nothing that holds, so
-// that a preview shows what a service that started before its search ended would run. A running one waits for the search.
+// Split phases without a usable offer. A new service starts on closed forms, even if the search found nothing that holds; so a
+// preview shows what runs. A running one waits for the search.
 ConfigurationChoice split_without_offer(const ConfigurationInput& given, bool nothing_runs,
                                         const std::vector<Reason>& rejected) {
   const std::optional<Offers>& offers = given.service->offers;

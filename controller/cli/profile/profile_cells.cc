@@ -34,9 +34,11 @@ planner::RobustMedian ProfileCell::token_s() const {
 ProfileRow ProfileCell::row() const {
   ProfileRow row = runs.front();
   row.prompt_tokens = std::round(planner::median_of(each(runs, [](const ProfileRow& run) { return run.prompt_tokens; })));
-  row.prompt_iterations =
-      std::round(planner::median_of(each(runs, [](const ProfileRow& run) { return run.prompt_iterations; })));
   row.prompt_s = prompt_s().value;
+  const auto off = [&](const ProfileRow& run) { return std::abs(run.prompt_s - row.prompt_s); };
+  row.prompt_iterations = std::min_element(runs.begin(), runs.end(), [&](const ProfileRow& a, const ProfileRow& b) {
+                            return off(a) < off(b);
+                          })->prompt_iterations;
   row.token_s = token_s().value;
   // The medians of the three times may contradict each other: compute this one from the others and the median number of tokens.
   row.end_to_end_s = row.prompt_s + (planner::median_of(each(runs, generated)) - 1) * row.token_s;

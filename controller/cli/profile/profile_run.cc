@@ -37,14 +37,15 @@ load::LoadOptions batch_of(load::LoadOptions options, int prompt, int batch, int
   return options;
 }
 
-// Iterations in which the requests had their first tokens. Two iterations are at least a decode iteration apart, while tokens
-// of one iteration arrive together.
-double iterations_of(std::vector<double> first_tokens_s, double token_s) {
-  constexpr double kApart = 0.75;  // of a decode iteration
+// Iterations in which the requests had their first tokens. Those of one iteration arrive together. The next iteration takes
+// about as long as the first, which had at least one prompt, or as a decode iteration.
+double iterations_of(std::vector<double> first_tokens_s, double first_ttft_s, double token_s) {
+  constexpr double kApart = 0.75, kLeastApartS = 1e-3;
+  const double apart_s = std::max(kApart * std::min(first_ttft_s, token_s), kLeastApartS);
   std::sort(first_tokens_s.begin(), first_tokens_s.end());
   double iterations = 1;
   for (std::size_t i = 1; i < first_tokens_s.size(); ++i) {
-    if (first_tokens_s[i] - first_tokens_s[i - 1] > kApart * token_s) ++iterations;
+    if (first_tokens_s[i] - first_tokens_s[i - 1] > apart_s) ++iterations;
   }
   return iterations;
 }
@@ -371,6 +372,7 @@ Result<MeasuredBatch> measured_batch(const load::LoadResult& result, const plann
   row.batch_size = static_cast<double>(result.requests.size());
   row.output_tokens = max_tokens;
   double first_end_s = std::numeric_limits<double>::infinity();
+  double first_ttft_s = std::numeric_limits<double>::infinity();
   std::vector<double> first_tokens_s;
   for (const load::RequestResult& request : result.requests) {
     if (request.outcome == load::Outcome::kLost)
@@ -384,6 +386,7 @@ Result<MeasuredBatch> measured_batch(const load::LoadResult& result, const plann
     row.prompt_tokens += (request.prompt_tokens - request.cached_tokens) / row.batch_size;
     row.end_to_end_s = std::max(row.end_to_end_s, request.finished_s - request.scheduled_s);
     first_end_s = std::min(first_end_s, request.finished_s);
+    first_ttft_s = std::min(first_ttft_s, *request.ttft_s);
     first_tokens_s.push_back(first_token_s(request));
     if (last == nullptr || *request.ttft_s > *last->ttft_s) last = &request;
   }
@@ -392,7 +395,7 @@ Result<MeasuredBatch> measured_batch(const load::LoadResult& result, const plann
   row.prompt_tokens = std::round(row.prompt_tokens);
   row.prompt_s = std::max(*last->ttft_s, kLeastS);
   row.token_s = std::max(*last->tpot_s, kLeastS);
-  row.prompt_iterations = iterations_of(std::move(first_tokens_s), row.token_s);
+  row.prompt_iterations = iterations_of(std::move(first_tokens_s), first_ttft_s, row.token_s);
   const auto at_once = std::count_if(result.requests.begin(), result.requests.end(),
                                      [&](const load::RequestResult& request) { return first_token_s(request) < first_end_s; });
   return MeasuredBatch{std::move(row), static_cast<std::size_t>(at_once)};

@@ -2,9 +2,10 @@
 // (prompt length and batch size) gets a prompt time and a token time.
 //
 // Times are measured at the client, so they include HTTP and the worker's scheduling. A batch's prompt time is the time until
-// every request has its first token; an engine that begins when the first request arrives spreads it over several iterations,
-// which are counted by the times of the first tokens. Its token time is that of the request whose first token came last, because no prompt is
-// processed after that. Batches whose requests did not run concurrently represent another batch size and are skipped.
+// every request has its first token. An engine that begins when the first request arrives spreads it over several iterations;
+// the times of the first tokens tell how many. A batch's token time is that of the request whose first token came last, because
+// no prompt is processed after that. Batches whose requests did not run concurrently represent another batch size and are
+// skipped.
 //
 // Sizes that are not given are chosen: batches double until an objective is missed, the throughput stops growing or the
 // endpoint queues requests; then prompts get four times longer until an objective is missed or the endpoint rejects them. Then

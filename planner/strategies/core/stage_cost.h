@@ -35,7 +35,7 @@ struct InferenceTask {
   double output_tokens = 0;                         // s_out
   std::vector<int> tensor_parallel;                 // degrees that divide the model evenly, ascending
   double memory_share = 1;                          // share of a GPU's memory for weights, caches and activations
-  int max_batch = std::numeric_limits<int>::max();  // of a decode group, even if memory holds more
+  int max_batch = std::numeric_limits<int>::max();  // sequences that decode at once in a group
 
   // Memory of one replica with 32 concurrent requests (Appendix A): weights and KV caches.
   [[nodiscard]] double replica_bytes() const;

@@ -150,10 +150,9 @@ class Planning {
         for (int i = 0; i < option->tensor_parallel; ++i) {
           hop.gpus.push_back(first_gpu[node] + instance * option->tensor_parallel + i);
         }
-        const ContinuousEstimate& served = option->continuous;
-        chain.requests_per_s = served.requests_per_s;
-        chain.latency_s = served.batch / served.requests_per_s;
-        chain.batch = static_cast<int>(std::ceil(served.batch));
+        chain.requests_per_s = option->continuous.requests_per_s;
+        chain.latency_s = option->continuous.batch / option->continuous.requests_per_s;
+        chain.batch = problem_.engine.max_sequences;
         const std::string& accelerator = problem_.cluster->nodes[node].accelerator.name;
         add_chain(plan_.deployment, std::move(chain), {{accelerator, option->tensor_parallel, 1, problem_.engine}});
       }

@@ -1,7 +1,7 @@
 // Huawei's planner for a heterogeneous cluster: it chooses the tensor-parallel degree of each machine (Xiong et al. 2025,
 // "High-Throughput LLM inference on Heterogeneous Clusters", Section 3). A machine with u GPUs runs u / t instances of degree
-// t; the degree with the highest total throughput wins. The paper compares Alg. 1's, for static batches; the plan compares what
-// continuous batching serves by the same coefficients (huawei_estimate.h).
+// t; the degree with the highest total throughput wins. The paper compares throughputs by Alg. 1, for static batches; the plan
+// compares what continuous batching serves by the same coefficients (huawei_estimate.h).
 //
 // An instance uses one machine. A machine has GPUs of one kind and instances of one degree, which divides its GPUs and cuts the
 // model evenly. The paper looks for the best combination of degrees over all machines. The code need not enumerate them:
@@ -40,7 +40,6 @@ using BatchTimesOf =
 struct HuaweiOptions {
   MemoryRules memory;
   int sampled_requests = 200;  // drawn with the problem's seed, for Alg. 1; the paper's number
-  int max_requests = 256;      // per batch: vLLM's limit; the engine's if that is lower
   int max_input_tokens = 0;    // I_max and O_max of Eq. 2; 0: the longest sampled request
   int max_output_tokens = 0;
   BatchTimesOf times_of;  // empty: roofline_batch_times()

@@ -58,7 +58,7 @@ ContinuousEstimate continuous_batching(const dispatch::BatchTimes& times, double
   const double context = lengths.decode_context_tokens, steps = lengths.output_tokens;
   ContinuousEstimate made;
   made.batch = std::clamp(kv_tokens / context, 1.0, static_cast<double>(max_requests));
-  // As many requests end in an iteration on average. Their successors start together: Poisson, but at least one.
+  // On average, `ends` requests end in an iteration; their successors start together: Poisson, but at least one.
   const double ends = made.batch / steps;
   const double together = ends / -std::expm1(-ends);
   const double prompt_s = times.prefill_time_s(together, lengths.input_tokens) / together;

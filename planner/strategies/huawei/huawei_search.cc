@@ -36,9 +36,6 @@ Result<Sampled> sampled(const search::Problem& problem, const HuaweiOptions& opt
   if (options.sampled_requests < 1) {
     return wrong(fmt::format("sampled requests: must be at least 1 (got {})", options.sampled_requests));
   }
-  if (options.max_requests < 1) {
-    return wrong(fmt::format("requests in a batch: must be at least 1 (got {})", options.max_requests));
-  }
   if (!(options.memory.share > 0 && options.memory.share <= 1) || !(options.memory.engine_bytes >= 0)) {
     return wrong(
         fmt::format("memory: must be a share above 0 and at most 1, and at least 0 bytes for the engine (got {} and {})",
@@ -126,7 +123,7 @@ Result<DeploymentSearch> search_tensor_parallel(const search::Problem& problem, 
   WINDLASS_RETURN_IF_ERROR(planner::validate(problem.shape));
   WINDLASS_ASSIGN_OR_RETURN(const Sampled sample, sampled(problem, options));
   const BatchTimesOf times_of = options.times_of ? options.times_of : roofline_batch_times(problem.shape);
-  const int max_requests = std::min(options.max_requests, problem.engine.max_sequences);
+  const int max_requests = problem.engine.max_sequences;
 
   DeploymentSearch made;
   const auto& nodes = problem.cluster->nodes;

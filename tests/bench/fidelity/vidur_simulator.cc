@@ -2,6 +2,7 @@
 #include "tests/bench/fidelity/vidur_simulator.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <deque>
 #include <numeric>

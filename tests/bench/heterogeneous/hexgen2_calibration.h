@@ -50,8 +50,8 @@ struct PublishedThroughput {
                                               Executor& executor);
 
 // The shares with the least error over HexGen-2's and DistServe's figures of these tables; errors of the ratios between the two
-// count twice. Descends along one share after the other from each start; a share that a start leaves to the data sheet, or a
-// batch to memory, stays there. Then the interference that gives HexGen's figures of the last table in the mean.
+// count four times. Descends along one share after the other from each start; a share that a start leaves to the data sheet, or
+// a batch to memory, stays there. Then the interference that gives HexGen's figures of the last table in the mean.
 [[nodiscard]] Result<HexGenShares> fitted_shares(const std::vector<int>& tables, const std::vector<HexGenShares>& starts,
                                                  Executor& executor);
 

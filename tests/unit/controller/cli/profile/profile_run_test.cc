@@ -197,7 +197,7 @@ TEST(ProfileRun, TellsAMisfitFromNoise) {
   };
   ProfileGrid wanted = grid();
   wanted.batches = {1, 2, 3, 5, 6, 7};
-  wanted.max_error = 0.15;  // a table knows no iterations: 11% on shapes between its own
+  wanted.max_error = 0.15;  // tables hold the times of whole batches: 11% on shapes between theirs
   Formula worker;
   const auto lines = measure_profile({}, kKey, wanted, fit_lines, steps(worker));
   ASSERT_TRUE(lines.ok()) << lines.error().message;
