@@ -286,6 +286,15 @@ bool drained(HttpServer& server, const Served& served, const Ranks& ranks, const
   }
 }
 
+// The token in this environment variable; empty: none.
+Result<std::string> token_in(const char* name) {
+  const char* const variable = std::getenv(name);
+  if (variable == nullptr) return std::string();
+  auto token = security::parse_token(variable);
+  if (!token.ok()) return token.error().within(name);
+  return token;
+}
+
 // The token that this worker sends to others; empty: none.
 Result<std::string> read_caller_token(const ServeFlags& flags) {
   // Later the file is read again for every use, because it may be replaced while the worker runs.
@@ -293,11 +302,7 @@ Result<std::string> read_caller_token(const ServeFlags& flags) {
       !file.ok()) {
     return file.error().within("--token-file");
   }
-  const char* const variable = std::getenv(kTokenVariable);
-  if (variable == nullptr) return std::string();
-  auto token = security::parse_token(variable);
-  if (!token.ok()) return token.error().within(kTokenVariable);
-  return token;
+  return token_in(kTokenVariable);
 }
 
 // Creates counters that would otherwise be absent until their first event.
@@ -416,9 +421,10 @@ int serve_rank(const ServeFlags& flags) {
 }
 
 int serve_model(const ServeFlags& flags, const std::vector<std::string>& arguments) {
-  const Result<std::string> caller_token = read_caller_token(flags);
-  if (!caller_token.ok()) {
-    spdlog::error("{}", caller_token.error().message);
+  const Result<std::string> caller_token = read_caller_token(flags), duty_token = token_in(kDutyTokenVariable);
+  for (const auto* token : {&caller_token, &duty_token}) {
+    if (token->ok()) continue;
+    spdlog::error("{}", token->error().message);
     return 1;
   }
   const auto started = start_ranks(flags, arguments);  // first: they inherit open file descriptors
@@ -433,7 +439,7 @@ int serve_model(const ServeFlags& flags, const std::vector<std::string>& argumen
   begin_counters(metrics);
   LoadProgress progress;
   HttpServer server({flags.host, flags.port, flags.served_name, flags.request_timeout_s, flags.role, flags.token_file,
-                     *caller_token, flags.blocks.has_value(), fixed_blocks(flags), &progress},
+                     *duty_token, *caller_token, flags.blocks.has_value(), fixed_blocks(flags), &progress},
                     registry, metrics, clock);
   if (const auto opened = server.open(); !opened.ok()) {
     if (ranks.processes != nullptr) ranks.processes->kill();  // their work is useless now

@@ -526,11 +526,21 @@ void HttpServer::Impl::start(const net::ServerCall& call, Endpoint endpoint, con
   });
 }
 
-// Returns whether the caller has the installation's token; if not, sends a refusal.
+// Returns whether the caller has one of the tokens that allow it; if not, sends a refusal.
 bool HttpServer::Impl::may_change(const net::ServerCall& call, const char* what, const Token& token) {
-  if (options.token_file.empty()) {
-    refuse(call, {403, fmt::format("--token-file: must be given at this worker's start to change its {} (got nothing)", what)},
+  if (options.token_file.empty() && options.duty_token.empty()) {
+    refuse(call,
+           {403, fmt::format("--token-file or {}: must be given at this worker's start to change its {} (got nothing)",
+                             kDutyTokenVariable, what)},
            token);
+    return false;
+  }
+  const std::string header = call.header("Authorization");
+  const std::string_view shown = security::bearer(header);
+  if (!options.duty_token.empty() && security::same_secret(shown, options.duty_token)) return true;
+  const ApiError wrong{401, "Authorization: must be 'Bearer TOKEN' with a token for changes (got none or a different one)"};
+  if (options.token_file.empty()) {
+    refuse(call, wrong, token);
     return false;
   }
   const auto file = security::read_file(options.token_file);
@@ -540,9 +550,8 @@ bool HttpServer::Impl::may_change(const net::ServerCall& call, const char* what,
     refuse(call, {500, "this worker cannot read its --token-file", "server_error"}, token);
     return false;
   }
-  if (!security::same_secret(security::bearer(call.header("Authorization")), *expected)) {
-    refuse(call, {401, "Authorization: must be 'Bearer TOKEN' with the installation's token (got none or a different one)"},
-           token);
+  if (!security::same_secret(shown, *expected)) {
+    refuse(call, wrong, token);
     return false;
   }
   return true;

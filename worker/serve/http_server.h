@@ -22,13 +22,17 @@ class ChainStepServer;
 class KvStreamServer;
 class SideThreads;
 
+// Environment variable with the duty token.
+inline constexpr const char* kDutyTokenVariable = "WINDLASS_DUTY_TOKEN";
+
 struct HttpServerOptions {
   std::string host;
   int port = 0;
   std::string served_name;
   double request_timeout_s = 0;  // 0: none
   Role role = Role::kUnified;    // initial role
-  std::string token_file;        // read at each change of role or blocks; empty: both are fixed
+  std::string token_file;        // its token allows changes of role and blocks; read at each change; empty: it allows none
+  std::string duty_token;        // also allows them; empty: it allows none
   std::string caller_token;      // required from all callers except probes and scrapers; empty: no token required
   bool some_blocks = false;      // starts with only some of the model's blocks, which fixes its role
   std::optional<std::string> fixed_blocks = {};  // why its blocks cannot change; nullopt: they can, with token_file

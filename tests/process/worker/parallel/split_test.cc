@@ -21,6 +21,7 @@ using testing::eventually;
 using ::testing::HasSubstr;
 using testing::metric;
 using testing::Process;
+using testing::Slowed;
 
 constexpr const char* kPath = "/v1/completions";
 
@@ -257,6 +258,50 @@ TEST_F(Split, RolesRefuseAndChange) {
                               "X-Windlass-Prefilled: 0123456789abcdef0123456789abcdef\r\n"}) {
     EXPECT_EQ(ask(decode_port_, "POST", kPath, body, headers).status, 400) << headers;
   }
+}
+
+// Given a decode worker that answers, and a prefill worker that holds a prompt; expects both to take the other role with the
+// duty token, to finish what they hold with the texts of one worker, and then to serve as a pair the other way round.
+TEST_F(Split, RolesChangeWhileRequestsRun) {
+  ::setenv("WINDLASS_DUTY_TOKEN", "a-token-for-changes", 1);
+  const int first_port = testing::free_port(), second_port = testing::free_port();
+  const auto first = start_at(first_port, {"--role", "prefill"}), second = start_at(second_port, {"--role", "decode"});
+  ::unsetenv("WINDLASS_DUTY_TOKEN");
+  const auto alone_port = testing::free_port();
+  const auto alone = start_at(alone_port);
+  const json expected = json::parse(ask(alone_port, "POST", kPath, request().dump()).body);
+  const std::string token = "Authorization: Bearer a-token-for-changes\r\n";
+  EXPECT_EQ(ask(second_port, "POST", "/role", R"({"role":"prefill"})").status, 401);
+  EXPECT_EQ(ask(decode_port_, "POST", "/role", R"({"role":"prefill"})", token).status, 403) << "it has no such token";
+
+  prefill_port_ = first_port;
+  Connection held(first_port), stream(second_port);
+  held.send("POST", kPath, request().dump(), "X-Windlass-Phase: prefill\r\n");
+  const std::string value = value_of(held);
+  json body = request();
+  body.update({{"max_tokens", 150}, {"ignore_eos", true}});
+  const json whole = json::parse(ask(alone_port, "POST", kPath, body.dump()).body);
+  body["stream"] = true;
+  {
+    const Slowed slowed(*second);  // so that it answers while its role changes
+    stream.send("POST", kPath, body.dump());
+    ASSERT_TRUE(stream.read_until("data: "));
+    EXPECT_EQ(ask(second_port, "POST", "/role", R"({"role":"prefill"})", token).status, 200);
+    EXPECT_EQ(ask(second_port, "POST", kPath, request().dump()).status, 503);
+  }
+  EXPECT_EQ(testing::parse_stream(testing::parse_answer(stream.read_all()).body).text, whole["choices"][0]["text"]);
+  EXPECT_EQ(ask(first_port, "POST", "/role", R"({"role":"decode"})", token).status, 200);
+  const Answer taken = ask(decode_port_, "POST", kPath, request().dump(), headers_for(value));
+  ASSERT_NO_FATAL_FAILURE(testing::expect_same_completion(json::parse(taken.body), expected));
+  EXPECT_EQ(metric_of(decode_port_, "windlass_worker_kv_transfers_total{model=\"tiny\",outcome=\"received\"}"), 1);
+  (void)held.read_all();
+
+  prefill_port_ = second_port;
+  decode_port_ = first_port;
+  const Answer answer = pass(request());
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  ASSERT_NO_FATAL_FAILURE(testing::expect_same_completion(json::parse(answer.body), expected));
+  EXPECT_EQ(metric_of(first_port, "windlass_worker_kv_transfers_total{model=\"tiny\",outcome=\"received\"}"), 1);
 }
 
 // Given a pair and `windlass profile` with both; expects each prompt size to be transferred once more than cells are repeated,

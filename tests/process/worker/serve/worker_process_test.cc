@@ -513,7 +513,7 @@ TEST_F(Worker, TokenIsWanted) {
     EXPECT_EQ(ask(port_, "GET", path).status, 401) << path;
   }
   for (const char* path : {"/health", "/ready", "/metrics"}) EXPECT_EQ(ask(port_, "GET", path).status, 200) << path;
-  EXPECT_EQ(ask(port_, "POST", "/role", R"({"role": "decode"})", good).status, 403) << "that needs --token-file";
+  EXPECT_EQ(ask(port_, "POST", "/role", R"({"role": "decode"})", good).status, 403) << "that needs a token for changes";
   EXPECT_EQ(ask(port_, "POST", "/v1/completions", completion(3, false), good).status, 200);
   Connection announced(port_);
   announced.send("PUT", "/v1/completions", "", "Content-Length: 4000000\r\n");  // the method is not checked either
