@@ -1,6 +1,7 @@
 // Applies the plan to every service, one verb after another; see apply.h. Each verb is in its own file in apply/.
 #include "controller/reconcile/apply.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "controller/reconcile/apply/step.h"
@@ -30,6 +31,13 @@ std::vector<Wanted> wanted_pools(const ApplyStep& step, const ServiceStep& own) 
     std::string hashes = spec.known_hashes();
     all.push_back({pool, *accelerator->second, std::move(spec), std::move(hashes)});
   }
+  // Workers of one name may change their role, so each must hold what either role needs.
+  for (Wanted& one : all) {
+    for (const Wanted& other : all) {
+      if (other.pool.name == one.pool.name)
+        one.spec.max_concurrency = std::max(one.spec.max_concurrency, other.spec.max_concurrency);
+    }
+  }
   return all;
 }
 
@@ -54,7 +62,7 @@ void fill(ApplyStep& step, ServiceStep& own, const Wanted& wanted) {
   }
   own.current.insert(mine.begin(), mine.end());
   for (const Worker* worker : mine) {
-    own.ready_current += worker->ready ? 1 : 0;
+    own.ready_current += serves_its_role(*worker) ? 1 : 0;
     own.wants_room = own.wants_room || worker->unschedulable;
   }
   const int surplus = static_cast<int>(mine.size()) - wanted.pool.workers;
@@ -77,6 +85,7 @@ void scale(ApplyStep& step, ServiceStep& own) {
     sum_up(step, own.memory, false);
     return;  // if new workers cannot be created, keep the running ones
   }
+  if (begin_role_changes(step, own, pools)) return sum_up(step, own.memory, false);
   keep_unreadable(step, own);
   for (const Wanted& wanted : pools) fill(step, own, wanted);
   give_up_long_lost(step, own);
@@ -108,11 +117,15 @@ std::vector<DisruptionBudget> act_on_services(ApplyStep& step) {
 }
 
 void forget_the_gone(ApplyStep& step) {
-  std::set<std::string> there;
+  std::set<std::string> there, draining;
   for (const auto& [uid, workers] : step.context.observation.workers) {
-    for (const Worker& worker : workers) there.insert(worker.uid);
+    for (const Worker& worker : workers) {
+      there.insert(worker.uid);
+      // One that has changed its role may drain again, and gateways must learn of that again.
+      if (worker.draining_since_s || worker.changing_role_since_s) draining.insert(worker.uid);
+    }
   }
-  std::erase_if(step.state.drains, [&](const auto& one) { return !there.contains(one.first); });
+  std::erase_if(step.state.drains, [&](const auto& one) { return !draining.contains(one.first); });
   std::erase_if(step.state.failing, [&](const std::string& uid) { return !there.contains(uid); });
 }
 

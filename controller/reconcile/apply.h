@@ -31,6 +31,7 @@ struct ApplyContext {
   const Observation& observation;
   const planner::Plan& plan;
   WorkerRuntime& runtime;
+  kube::HttpTransport& workers;  // for calls to them
   const Signals& signals;
   const std::vector<GatewayPeer>& gateways;
   dispatch::TableVersion table;  // the version in force

@@ -77,7 +77,7 @@ Outcome Controller::step(Instant now) {
   const dispatch::TableVersion table =
       publisher_.publish(routes(observation, state_, options_.max_queued), term_, now.monotonic_s);
   const std::vector<GatewayPeer> gateways = publisher_.gateways(now.monotonic_s);
-  const ApplyContext context{observation, plan, runtime_, *signals_, gateways, table, now, within(kMaxApplyS, now)};
+  const ApplyContext context{observation, plan, runtime_, scraper_, *signals_, gateways, table, now, within(kMaxApplyS, now)};
   Applied applied = apply(context, state_);
   timed("apply");
   note(applied);

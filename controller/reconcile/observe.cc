@@ -28,7 +28,7 @@ planner::WorkerState state_of(const Worker& worker) {
   if (worker.draining_since_s || worker.terminating) return planner::WorkerState::kDraining;
   if (worker.failed || worker.finished) return planner::WorkerState::kFailed;
   if (worker.unschedulable) return planner::WorkerState::kUnschedulable;
-  return worker.ready ? planner::WorkerState::kReady : planner::WorkerState::kStarting;
+  return worker.ready && !worker.changing_role_since_s ? planner::WorkerState::kReady : planner::WorkerState::kStarting;
 }
 
 void shift(std::optional<planner::Reading>& reading, double by_s) {

@@ -27,7 +27,7 @@ dispatch::Chain chain_of(const Worker& worker, const ServiceMemory* memory, std:
   chain.hops = {worker.address};
   chain.token = worker.token;
   chain.role = role_of(worker);
-  chain.draining = worker.draining_since_s.has_value() || worker.terminating;
+  chain.draining = worker.draining_since_s || worker.terminating || worker.changing_role_since_s;
   chain.capacity = worker.max_concurrency;
   if (memory != nullptr) {
     if (const auto pool = memory->pools.find(pool_of(worker)); pool != memory->pools.end()) {

@@ -156,11 +156,11 @@ void Signals::name_those_too_large(const std::vector<Result<kube::HttpResponse>>
 
 // The workers to read now.
 std::vector<const Worker*> Signals::due(const std::vector<Worker>& workers, double now_s) {
-  std::vector<const Worker*> leaving, others;
+  std::vector<const Worker*> leaving, others;  // "leaving" includes those that drain to change their role
   for (const Worker& worker : workers) {
     const bool leaves = worker.draining_since_s || worker.terminating;
     if (worker.address.empty() || worker.finished || (!worker.ready && !leaves)) continue;
-    (leaves ? leaving : others).push_back(&worker);
+    (leaves || worker.changing_role_since_s ? leaving : others).push_back(&worker);
   }
   const auto last_s = [&](const Worker* worker) {
     const auto found = asked_s_.find(worker->uid);

@@ -127,6 +127,13 @@ std::map<std::string, GpuCapacity> AttachedRuntime::capacity(const std::vector<C
 Result<void> AttachedRuntime::check(const Launch& spec) { return not_ours(spec.name); }
 Result<void> AttachedRuntime::create(const Launch& spec) { return not_ours(spec.name); }
 Result<void> AttachedRuntime::begin_drain(const Worker& worker, Instant) { return not_ours(worker.name); }
+Result<void> AttachedRuntime::begin_role_change(const Worker& worker, const std::string& role, Instant) {
+  return Error{ErrorCode::kFailedPrecondition,
+               fmt::format("role: must be unified for an attached server (got {} for {})", role, worker.name)};
+}
+
+Result<void> AttachedRuntime::end_role_change(const Worker&) { return {}; }
+
 Result<void> AttachedRuntime::terminate(const Worker& worker, std::optional<double>) { return not_ours(worker.name); }
 Result<void> AttachedRuntime::release(const Worker&) { return {}; }
 

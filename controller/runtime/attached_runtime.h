@@ -41,6 +41,8 @@ class AttachedRuntime final : public WorkerRuntime {
   [[nodiscard]] double not_before_s() const override { return 0; }
   [[nodiscard]] Result<void> set_disruption_budgets(const std::vector<DisruptionBudget>&) override { return {}; }
   [[nodiscard]] Result<void> begin_drain(const Worker& worker, Instant now) override;
+  [[nodiscard]] Result<void> begin_role_change(const Worker& worker, const std::string& role, Instant now) override;
+  [[nodiscard]] Result<void> end_role_change(const Worker& worker) override;
   [[nodiscard]] Result<void> terminate(const Worker& worker, std::optional<double> grace_s) override;
   [[nodiscard]] Result<void> release(const Worker& worker) override;
 

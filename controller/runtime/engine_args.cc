@@ -77,6 +77,10 @@ struct Asked {
   [[nodiscard]] const std::string& host() const { return address.host; }
   [[nodiscard]] std::string port() const { return std::to_string(address.port); }
   [[nodiscard]] std::string gpus() const { return std::to_string(spec.gpus); }
+  // The kubelet fills in a pod's role, which may change between two starts of a container.
+  [[nodiscard]] std::string role() const {
+    return address.host == pod_address().host ? fmt::format("$({})", kRoleVariable) : spec.role;
+  }
   [[nodiscard]] std::string batch() const { return std::to_string(spec.max_concurrency); }
   [[nodiscard]] planner::ToldSettings told() const { return planner::told(spec.settings); }
   // The user's value of an option with these names; "" if there is none.
@@ -116,7 +120,7 @@ Grammar windlass_grammar(const Asked& asked) {
                  {{"--name"}, asked.spec.served_name, true},
                  {{"--max-concurrent"}, asked.batch()},
                  {{"--drain-timeout"}, print_duration(asked.spec.drain_timeout_s)}};
-  if (asked.spec.role == "prefill" || asked.spec.role == "decode") out.options.push_back({{"--role"}, asked.spec.role, true});
+  if (asked.spec.has_phase()) out.options.push_back({{"--role"}, asked.role(), true});
   const std::string backend = asked.users({"--backend"});
   const bool cuda = backend.empty() ? runs_cuda(asked.spec.resource_name) : backend == "cuda";
   if (cuda && backend.empty()) {

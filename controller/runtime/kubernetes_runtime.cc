@@ -341,6 +341,27 @@ Result<void> KubernetesRuntime::begin_drain(const Worker& worker, Instant now) {
                         {"resourceVersion", worker.resource_version},
                         {"annotations", {{kDrainingSince, fmt::format("{:.3f}", now.wall_s)}}},
                         {"finalizers", finalizers}}}};
+  return patch_pod(worker, patch);
+}
+
+// A worker's container that starts again reads its role from the label.
+Result<void> KubernetesRuntime::begin_role_change(const Worker& worker, const std::string& role, Instant now) {
+  return patch_pod(worker, {{"metadata",
+                             {{"uid", worker.uid},
+                              {"resourceVersion", worker.resource_version},
+                              {"labels", {{kRoleLabel, role}}},
+                              {"annotations", {{kChangingRoleSince, fmt::format("{:.3f}", now.wall_s)}}}}}});
+}
+
+Result<void> KubernetesRuntime::end_role_change(const Worker& worker) {
+  return patch_pod(worker, {{"metadata",
+                             {{"uid", worker.uid},
+                              {"resourceVersion", worker.resource_version},
+                              {"annotations", {{kChangingRoleSince, nullptr}}}}}});
+}
+
+// Conditional on the version that the caller saw, which the patch names.
+Result<void> KubernetesRuntime::patch_pod(const Worker& worker, const json& patch) {
   const auto patched = client_.patch(kube::resources::kPods, worker.name_space, worker.name, kube::PatchType::kMerge, patch);
   if (!patched.ok()) return heard(patched);
   pods_.observe_write(*patched);

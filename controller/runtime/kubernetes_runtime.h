@@ -38,6 +38,8 @@ class KubernetesRuntime final : public WorkerRuntime {
   [[nodiscard]] double not_before_s() const override { return not_before_s_; }
   [[nodiscard]] Result<void> set_disruption_budgets(const std::vector<DisruptionBudget>& budgets) override;
   [[nodiscard]] Result<void> begin_drain(const Worker& worker, Instant now) override;
+  [[nodiscard]] Result<void> begin_role_change(const Worker& worker, const std::string& role, Instant now) override;
+  [[nodiscard]] Result<void> end_role_change(const Worker& worker) override;
   [[nodiscard]] Result<void> terminate(const Worker& worker, std::optional<double> grace_s) override;
   [[nodiscard]] Result<void> release(const Worker& worker) override;
 
@@ -65,6 +67,7 @@ class KubernetesRuntime final : public WorkerRuntime {
   void put_together() const;  // rebuilds what is derived from them
   void look_for_missing_nodes();
   [[nodiscard]] Result<void> remove(const Worker& worker, std::optional<double> grace_s);
+  [[nodiscard]] Result<void> patch_pod(const Worker& worker, const nlohmann::json& patch);
   [[nodiscard]] Result<void> set_disruption_budget(const DisruptionBudget& budget);
   template <class T>
   [[nodiscard]] Error heard(const kube::ApiResult<T>& refused);

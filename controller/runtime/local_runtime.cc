@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <random>
 #include <utility>
 
 #include <fcntl.h>
@@ -22,6 +23,7 @@ extern "C" {  // missing in glibc 2.36
 #include "controller/runtime/engine_drain.h"
 #include "controller/runtime/local_engine.h"
 #include "controller/runtime/local_model.h"
+#include "controller/runtime/pod.h"
 #include "metrics/host/held_port.h"
 #include "metrics/host/spawn.h"
 
@@ -53,6 +55,14 @@ Result<std::vector<std::string>> command_of(const Launch& spec, const std::strin
   if (!engine.program.empty()) words.insert(words.end(), engine.program.begin() + 1, engine.program.end());
   words.insert(words.end(), engine.args.begin(), engine.args.end());
   return words;
+}
+
+std::string random_token() {
+  constexpr int kWords = 8;  // of 32 bits
+  std::random_device random;
+  std::string token;
+  for (int i = 0; i < kWords; ++i) token += fmt::format("{:08x}", random());
+  return token;
 }
 
 // A process that is not our child, held by a pidfd, which cannot come to refer to another process.
@@ -145,7 +155,7 @@ struct LocalRuntime::Process {
 };
 
 LocalRuntime::LocalRuntime(LocalRuntimeOptions options, kube::HttpTransport& transport, std::optional<WorkerRecords> records)
-    : options_(std::move(options)), transport_(transport), records_(std::move(records)) {
+    : options_(std::move(options)), transport_(transport), records_(std::move(records)), duty_token_(random_token()) {
   if (!records_) return;
   for (const WorkerRecord& record : records_->read()) adopt(record);
 }
@@ -360,6 +370,7 @@ Result<void> LocalRuntime::create(const Launch& spec) {
   worker.gpus = spec.gpus;
   worker.max_concurrency = spec.max_concurrency;
   worker.spec_hash = spec.hash();
+  if (is_ours(spec)) worker.duty_token = duty_token_;
   worker.created_s = now_.wall_s;
   worker.uid = fmt::format("{}-{}", ::getpid(), ++incarnations_);
   WINDLASS_RETURN_IF_ERROR(start(*process));
@@ -386,6 +397,7 @@ Result<void> LocalRuntime::start(Process& process) {
     }
     variables.emplace_back(one.name, one.value);
   }
+  if (!process.worker.duty_token.empty()) variables.emplace_back(kDutyToken, process.worker.duty_token);
   process.log = options_.log_directory + "/" + spec.name + ".log";
   const std::string& log = process.log;
   std::error_code no_log;
@@ -426,23 +438,40 @@ Result<void> LocalRuntime::start(Process& process) {
   return Error{ErrorCode::kUnavailable, fmt::format("cannot start {}: {}", spec.name, started.error().message)};
 }
 
-Result<void> LocalRuntime::begin_drain(const Worker& worker, Instant now) {
+Result<LocalRuntime::Process*> LocalRuntime::find(const Worker& worker) {
   const auto found = processes_.find({worker.name_space, worker.name});
   if (found == processes_.end() || found->second->worker.uid != worker.uid) {
     return Error{ErrorCode::kNotFound, fmt::format("worker {}/{} is gone", worker.name_space, worker.name)};
   }
-  if (found->second->worker.draining_since_s) return {};
-  found->second->worker.draining_since_s = now.wall_s;
-  (void)save(*found->second);
+  return found->second.get();
+}
+
+Result<void> LocalRuntime::begin_drain(const Worker& worker, Instant now) {
+  WINDLASS_ASSIGN_OR_RETURN(Process* const process, find(worker));
+  if (process->worker.draining_since_s) return {};
+  process->worker.draining_since_s = now.wall_s;
+  (void)save(*process);
+  return {};
+}
+
+Result<void> LocalRuntime::begin_role_change(const Worker& worker, const std::string& role, Instant now) {
+  WINDLASS_ASSIGN_OR_RETURN(Process* const process, find(worker));
+  process->spec.role = process->worker.role = role;  // also of a restarted process
+  process->worker.changing_role_since_s = now.wall_s;
+  (void)save(*process);
+  return {};
+}
+
+Result<void> LocalRuntime::end_role_change(const Worker& worker) {
+  WINDLASS_ASSIGN_OR_RETURN(Process* const process, find(worker));
+  process->worker.changing_role_since_s.reset();
+  (void)save(*process);
   return {};
 }
 
 Result<void> LocalRuntime::terminate(const Worker& worker, std::optional<double> grace_s) {
-  const auto found = processes_.find({worker.name_space, worker.name});
-  if (found == processes_.end() || found->second->worker.uid != worker.uid) {
-    return Error{ErrorCode::kNotFound, fmt::format("worker {}/{} is gone", worker.name_space, worker.name)};
-  }
-  Process& process = *found->second;
+  WINDLASS_ASSIGN_OR_RETURN(Process* const found, find(worker));
+  Process& process = *found;
   if (process.stopping) return {};
   process.stopping = true;
   process.worker.terminating = true;

@@ -48,6 +48,8 @@ class LocalRuntime final : public WorkerRuntime {
   // There are no voluntary disruptions on this machine.
   [[nodiscard]] Result<void> set_disruption_budgets(const std::vector<DisruptionBudget>&) override { return {}; }
   [[nodiscard]] Result<void> begin_drain(const Worker& worker, Instant now) override;
+  [[nodiscard]] Result<void> begin_role_change(const Worker& worker, const std::string& role, Instant now) override;
+  [[nodiscard]] Result<void> end_role_change(const Worker& worker) override;
   [[nodiscard]] Result<void> terminate(const Worker& worker, std::optional<double> grace_s) override;
   [[nodiscard]] Result<void> release(const Worker& worker) override;
 
@@ -61,6 +63,7 @@ class LocalRuntime final : public WorkerRuntime {
   };
   using Key = std::pair<std::string, std::string>;  // (namespace, name)
 
+  [[nodiscard]] Result<Process*> find(const Worker& worker);
   void adopt(const WorkerRecord& record);
   bool save(const Process& process);  // false: problem() has the reason
   [[nodiscard]] Result<void> start(Process& process);
@@ -73,7 +76,8 @@ class LocalRuntime final : public WorkerRuntime {
   LocalRuntimeOptions options_;
   kube::HttpTransport& transport_;
   std::optional<WorkerRecords> records_;
-  std::string problem_;  // why the last record could not be written
+  const std::string duty_token_;  // of the workers started here. Not recorded: files may be read by others
+  std::string problem_;           // why the last record could not be written
   std::map<Key, std::unique_ptr<Process>> processes_;
   std::map<std::string, Starts> starts_;
   Instant now_;

@@ -92,9 +92,14 @@ json pod_security() {
 
 // The user's variables, plus directories that a user without a home can write to, unless the user sets them.
 json environment(const Launch& spec) {
-  json env = {{{"name", "POD_IP"}, {"valueFrom", {{"fieldRef", {{"fieldPath", "status.podIP"}}}}}}};
+  const auto field = [](const char* name, const std::string& path) -> json {
+    return {{"name", name}, {"valueFrom", {{"fieldRef", {{"fieldPath", path}}}}}};
+  };
+  json env = {field("POD_IP", "status.podIP")};
+  if (spec.engine == "Windlass" && spec.has_phase())
+    env.push_back(field(kRoleVariable, fmt::format("metadata.labels['{}']", kRoleLabel)));
   for (const WorkerEnv& one : spec.env) {
-    if (one.name == "POD_IP" || one.name == kWorkerToken) continue;
+    if (one.name == "POD_IP" || one.name == kRoleVariable || one.name == kWorkerToken || one.name == kDutyToken) continue;
     json variable = {{"name", one.name}};
     if (one.secret) {
       variable["valueFrom"]["secretKeyRef"] = {{"name", one.secret->first}, {"key", one.secret->second}};
@@ -128,7 +133,7 @@ json metadata_of(const Launch& spec, const PodDefaults& defaults) {
             {"windlass.dev/service", spec.service},
             {"windlass.dev/pool", spec.pool},
             {"windlass.dev/slot", std::to_string(spec.slot)},
-            {"windlass.dev/role", spec.role}}},
+            {kRoleLabel, spec.role}}},
           {"annotations",
            {{"windlass.dev/spec-hash", spec.hash()},
             {"windlass.dev/accelerator", spec.accelerator},
@@ -173,8 +178,12 @@ json container_of(const Launch& spec, const PodDefaults& defaults, const std::st
   }
   if (windlass && defaults.token) {
     // Derived per service: people who can read secrets in its namespace cannot call other services' workers.
-    const std::string token = security::derived_secret(defaults.token(), "worker of ModelService " + spec.service_uid);
-    container["env"].push_back({{"name", kWorkerToken}, {"value", token}});
+    const std::string installation = defaults.token();
+    for (const auto& [name, purpose] : {std::pair(kWorkerToken, "worker of"), std::pair(kDutyToken, "duty of workers of")}) {
+      const std::string token =
+          security::derived_secret(installation, fmt::format("{} ModelService {}", purpose, spec.service_uid));
+      container["env"].push_back({{"name", name}, {"value", token}});
+    }
   }
   if (!command.program.empty()) container["command"] = command.program;
   return container;

@@ -18,6 +18,11 @@ using kube::kDefaultInstance;
 using kube::kInstanceLabel;
 // Environment variable with the worker's token; the worker refuses calls without it (docs/security.md).
 inline constexpr const char* kWorkerToken = "WINDLASS_WORKER_TOKEN";
+// Environment variables with the token that allows changes of its role, and with its role (from the label).
+inline constexpr const char* kDutyToken = "WINDLASS_DUTY_TOKEN";
+inline constexpr const char* kRoleVariable = "WINDLASS_ROLE";
+inline constexpr const char* kRoleLabel = "windlass.dev/role";
+inline constexpr const char* kChangingRoleSince = "windlass.dev/changing-role-since";  // annotation: Unix seconds
 inline constexpr const char* kDrainFinalizer = "windlass.dev/drain";
 inline constexpr const char* kDrainingSince = "windlass.dev/draining-since";  // annotation: Unix seconds
 

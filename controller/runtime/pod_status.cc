@@ -177,11 +177,12 @@ void read_status(const json& pod, Worker& worker) {
   worker.message = std::move(found.message);
 }
 
-std::string token_of(const json& pod) {
+// The value of a variable of the worker's container.
+std::string variable_of(const json& pod, const char* name) {
   for (const json& container : list_at(pod, {"spec", "containers"})) {
     if (text_at(container, {"name"}) != kWorkerContainer) continue;
     for (const json& variable : list_at(container, {"env"})) {
-      if (text_at(variable, {"name"}) == kWorkerToken) return text_at(variable, {"value"});
+      if (text_at(variable, {"name"}) == name) return text_at(variable, {"value"});
     }
   }
   return {};
@@ -212,20 +213,25 @@ std::optional<Worker> worker_of(const json& pod) {
   worker.service_uid = text_at(*owner, {"uid"});
   worker.instance = kube::instance_of(pod);
   worker.slot = number(text_at(*labels, {"windlass.dev/slot"}), 0);
-  worker.role = text_at(*labels, {"windlass.dev/role"});
+  worker.role = text_at(*labels, {kRoleLabel});
   worker.accelerator = text_at(pod, {"metadata", "annotations", "windlass.dev/accelerator"});
   worker.gpus = number(text_at(pod, {"metadata", "annotations", "windlass.dev/gpus"}), 1);
   worker.pool = planner::pool_of_name(text_at(*labels, {"windlass.dev/pool"}), worker.accelerator, worker.gpus).name;
   worker.max_concurrency = number(text_at(pod, {"metadata", "annotations", "windlass.dev/max-concurrency"}), 1);
   worker.spec_hash = text_at(pod, {"metadata", "annotations", "windlass.dev/spec-hash"});
-  worker.token = token_of(pod);
+  worker.token = variable_of(pod, kWorkerToken);
+  worker.duty_token = variable_of(pod, kDutyToken);
   worker.node = text_at(pod, {"spec", "nodeName"});
   worker.uid = text_at(pod, {"metadata", "uid"});
   worker.resource_version = text_at(pod, {"metadata", "resourceVersion"});
   worker.created_s = unix_seconds(text_at(pod, {"metadata", "creationTimestamp"}));
   worker.terminating = !text_at(pod, {"metadata", "deletionTimestamp"}).empty();
-  const std::string draining = text_at(pod, {"metadata", "annotations", kDrainingSince});
-  if (!draining.empty()) worker.draining_since_s = std::strtod(draining.c_str(), nullptr);
+  const auto seconds_at = [&](const char* annotation) -> std::optional<double> {
+    const std::string text = text_at(pod, {"metadata", "annotations", annotation});
+    return text.empty() ? std::nullopt : std::optional(std::strtod(text.c_str(), nullptr));
+  };
+  worker.draining_since_s = seconds_at(kDrainingSince);
+  worker.changing_role_since_s = seconds_at(kChangingRoleSince);
   const std::string ip = text_at(pod, {"status", "podIP"});
   if (!ip.empty()) worker.address = net::to_string({ip, std::to_string(kWorkerPort)});
   read_status(pod, worker);

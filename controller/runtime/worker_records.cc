@@ -43,6 +43,7 @@ json to_json(const WorkerRecord& record) {
           {"created", worker.created_s},
           {"ready", to_json(worker.ready_s)},
           {"drainingSince", to_json(worker.draining_since_s)},
+          {"changingRoleSince", to_json(worker.changing_role_since_s)},
           {"engine", record.engine},
           {"log", record.log},
           {"drainTimeout", record.drain_timeout_s},
@@ -73,6 +74,7 @@ WorkerRecord record_of(const json& value) {
   value.at("created").get_to(worker.created_s);
   worker.ready_s = seconds_of(value.at("ready"));
   worker.draining_since_s = seconds_of(value.at("drainingSince"));
+  if (value.contains("changingRoleSince")) worker.changing_role_since_s = seconds_of(value["changingRoleSince"]);
   value.at("engine").get_to(record.engine);
   value.at("log").get_to(record.log);
   value.at("drainTimeout").get_to(record.drain_timeout_s);

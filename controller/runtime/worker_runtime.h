@@ -58,6 +58,9 @@ struct Launch {
   double drain_timeout_s = 0;
   std::string priority_class;
 
+  // Whether it serves only one phase of requests.
+  [[nodiscard]] bool has_phase() const { return role == "prefill" || role == "decode"; }
+
   // The hash that a worker is recorded with. It covers only what requires a restart: not the name and slot, not the role (nor
   // the pool's name, which depends on it) and not the concurrency, unless a strategy chose it. Workers with equal hashes are
   // interchangeable; a worker whose hash differs from the wanted one is replaced. The hash covers only values that a user set
@@ -90,8 +93,9 @@ struct Worker {
   int max_concurrency = 1;
   std::string spec_hash;
 
-  std::string address;  // "host:port", empty until it is known
-  std::string token;    // callers must send this token; empty: none needed. Never log it
+  std::string address;     // "host:port", empty until it is known
+  std::string token;       // callers must send this token; empty: none needed. Never log it
+  std::string duty_token;  // allows changes of its role; empty: its role cannot be changed. Never log it
   bool ready = false;
   bool failed = false;         // it ended or keeps crashing; see message
   bool unschedulable = false;  // no node has room for it
@@ -103,8 +107,10 @@ struct Worker {
   bool node_gone = false;                  // its node no longer exists, so nothing runs there
   bool node_leaving = false;               // its node is being emptied, so it should be replaced elsewhere
   std::optional<double> draining_since_s;  // wall clock; set by begin_drain()
-  double created_s = 0;                    // wall clock
-  std::optional<double> scheduled_s;       // wall clock, if known: when it got a node
+  // wall clock; set by begin_role_change(). `role` is the new one already, and the worker takes no requests until it has it
+  std::optional<double> changing_role_since_s;
+  double created_s = 0;               // wall clock
+  std::optional<double> scheduled_s;  // wall clock, if known: when it got a node
   std::optional<double> ready_s;
   planner::WorkerTrouble trouble = planner::WorkerTrouble::kNone;
   std::string message;  // why it is not ready, if known
@@ -177,6 +183,11 @@ class WorkerRuntime {
 
   // Marks the worker as draining, in a place where the next leader finds the mark. The worker keeps running.
   [[nodiscard]] virtual Result<void> begin_drain(const Worker& worker, Instant now) = 0;
+
+  // Gives the worker another role ("prefill" or "decode"), in a place where the next leader and a restarted worker find it. It
+  // then counts as changing until end_role_change(); the caller tells the worker itself in between.
+  [[nodiscard]] virtual Result<void> begin_role_change(const Worker& worker, const std::string& role, Instant now) = 0;
+  [[nodiscard]] virtual Result<void> end_role_change(const Worker& worker) = 0;
 
   // Asks the worker to end: it takes no new requests and has grace_s to finish those in flight (nullopt: the drain timeout that
   // it was started with), then it is killed.

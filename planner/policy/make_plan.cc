@@ -25,8 +25,8 @@ std::span<const Pass> passes() {
                                          Pass{"Target", set_targets},           Pass{"Change", change_pools},
                                          Pass{"Arbitration", share_gpus},       Pass{"SecondClass", take_second_classes},
                                          Pass{"Advice", advise_without_acting}, Pass{"Pools", write_pools},
-                                         Pass{"Prediction", predict_plans},     Pass{"Conditions", write_conditions},
-                                         Pass{"Denials", explain_denials}};
+                                         Pass{"Roles", change_roles},           Pass{"Prediction", predict_plans},
+                                         Pass{"Conditions", write_conditions},  Pass{"Denials", explain_denials}};
   return kPasses;
 }
 

@@ -79,13 +79,25 @@ struct Considered {
   bool operator==(const Considered&) const = default;
 };
 
+// Ready workers that take another role while they run, instead of being ended while others start. Pools with one name have the
+// same WorkerSpec.
+struct RoleChange {
+  std::string pool;
+  dispatch::Role from = dispatch::Role::kPrefill, to = dispatch::Role::kDecode;
+  int workers = 0;
+  std::string why;  // for people
+
+  bool operator==(const RoleChange&) const = default;
+};
+
 struct ServicePlan {
   ServiceId id;
   std::int64_t generation = 0;  // generation of the spec that was read
   Family strategy = Family::kReplicated;
-  std::vector<Pool> pools;              // a pool that is not listed has no workers. In modes Recommend and Paused: the current
-                                        // state
-  std::vector<Pool> recommended_pools;  // in modes Recommend and Paused: what Apply would do; otherwise empty
+  std::vector<Pool> pools;               // a pool that is not listed has no workers. In modes Recommend and Paused: the current
+                                         // state
+  std::vector<Pool> recommended_pools;   // in modes Recommend and Paused: what Apply would do; otherwise empty
+  std::vector<RoleChange> role_changes;  // part of what `pools` asks for
   // How gateways choose workers; in modes Recommend and Paused: as they do now.
   dispatch::PolicySettings dispatch{.policy = dispatch::kDefaultPolicy};
   Predicted predicted;

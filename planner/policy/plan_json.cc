@@ -75,13 +75,19 @@ constexpr auto json_fields(JsonType<Considered>) {
                      field("tpotS", &T::tpot_s), field("ttftS", &T::ttft_s), field("rejected", &T::rejected));
 }
 
+constexpr auto json_fields(JsonType<RoleChange>) {
+  using T = RoleChange;
+  return json_object(field("pool", &T::pool), field("from", &T::from), field("to", &T::to), field("workers", &T::workers, 0),
+                     field("why", &T::why));
+}
+
 constexpr auto json_fields(JsonType<ServicePlan>) {
   using T = ServicePlan;
   return json_object(field("id", &T::id), field("generation", &T::generation, 0), field("strategy", &T::strategy),
                      field("pools", &T::pools), field("recommendedPools", &T::recommended_pools),
-                     rare("dispatch", &T::dispatch), field("predicted", &T::predicted), field("forecast", &T::forecast),
-                     rare("considered", &T::considered), rare("strategies", &T::strategies), field("reasons", &T::reasons),
-                     field("feasible", &T::feasible), field("ableToScale", &T::able_to_scale),
+                     rare("roleChanges", &T::role_changes), rare("dispatch", &T::dispatch), field("predicted", &T::predicted),
+                     field("forecast", &T::forecast), rare("considered", &T::considered), rare("strategies", &T::strategies),
+                     field("reasons", &T::reasons), field("feasible", &T::feasible), field("ableToScale", &T::able_to_scale),
                      field("metricsFresh", &T::metrics_fresh), field("sloMet", &T::slo_met),
                      added("timesKnown", &T::times_known), field("memory", &T::memory));
 }

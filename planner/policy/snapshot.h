@@ -243,6 +243,14 @@ struct PoolSlots {
   bool operator==(const PoolSlots&) const = default;
 };
 
+// Workers of the chosen pool, and of a pool next to it.
+struct UnitCount {
+  int chosen = 0;
+  int beside = 0;
+
+  bool operator==(const UnitCount&) const = default;
+};
+
 // Workers of a pool next to the chosen one, per chosen worker.
 struct SideShare {
   std::string pool;
@@ -250,10 +258,22 @@ struct SideShare {
   double share = 1;
   // Since when the lengths have asked for a clearly smaller share, and the largest that they asked for since.
   std::optional<Reading> lower;
+  // Of workers that can take the chosen pool's role, which follow the lengths at once: the largest share lately, and since when
+  // it is not asked for any more. Those that the chosen pool does not take stay for a while.
+  std::optional<Reading> held = {};
+  std::optional<UnitCount> last = {};  // of such workers in the last plan; kept while signals are missing
 
   [[nodiscard]] PoolId pool_id() const { return {pool, role}; }
 
   bool operator==(const SideShare&) const = default;
+};
+
+// The last time that workers took the other role while they ran, for explanations.
+struct PastRoleChange {
+  double at_s = 0;
+  std::string message;  // for people
+
+  bool operator==(const PastRoleChange&) const = default;
 };
 
 // State that the policy keeps between two plans. A plan returns the new one (ServicePlan::memory); the caller passes it back
@@ -269,12 +289,13 @@ struct PolicyMemory {
                                        // first
   std::optional<Change> last_change;   // of `desired`, within minWorkers and maxWorkers
   std::optional<double> panic_until_s;
-  std::optional<double> queue_since_s;   // since then requests have waited at every plan
-  std::optional<double> queue_until_s;   // end of the last queue that lasted
-  std::optional<Shortfall> shortfall;    // the most recent one
-  std::vector<PoolSlots> slots;          // by pool
-  std::optional<double> prefill_share;   // prefill workers per decode worker, if phases are split
-  std::vector<SideShare> sides;          // of the pools next to the chosen one
+  std::optional<double> queue_since_s;  // since then requests have waited at every plan
+  std::optional<double> queue_until_s;  // end of the last queue that lasted
+  std::optional<Shortfall> shortfall;   // the most recent one
+  std::vector<PoolSlots> slots;         // by pool
+  std::optional<double> prefill_share;  // prefill workers per decode worker, if phases are split
+  std::vector<SideShare> sides;         // of the pools next to the chosen one
+  std::optional<PastRoleChange> role_change;
   std::optional<Offer> offer;            // that the service runs; none: workers that closed forms chose
   std::optional<Reading> busiest;        // the highest rate lately; fades over kBusiestMemoryS
   std::optional<AssumedWorkload> asked;  // that strategies are asked about; none: the spec's

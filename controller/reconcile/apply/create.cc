@@ -87,7 +87,8 @@ void create_some(ApplyStep& step, ServiceStep& own, const Wanted& wanted, int co
   const Slots slots = slots_of(step, own, pool.id());
   for (int slot = 0; count > 0; ++slot) {
     if (slots.taken.contains(slot)) continue;
-    const Launch spec = worker_spec(own.service, pool, slot, wanted.accelerator);
+    Launch spec = worker_spec(own.service, pool, slot, wanted.accelerator);
+    spec.max_concurrency = wanted.spec.max_concurrency;
     if (step.context.runtime.name_taken(spec.name_space, spec.name)) continue;  // not one of ours
     if (!step.may_write()) return;
     --count;

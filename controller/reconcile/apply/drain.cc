@@ -29,10 +29,10 @@ void drain(ApplyStep& step, const api::ModelService& service, const Worker& work
 
 }  // namespace
 
-// The least useful go first: in trouble, not ready, then fewest requests, then the highest slot.
-void drain_some(ApplyStep& step, const api::ModelService& service, std::vector<const Worker*> candidates, int count) {
+// In trouble, not ready, then fewest requests, then the highest slot.
+void sort_for_draining(const ApplyStep& step, std::vector<const Worker*>& workers) {
   const Signals& signals = step.context.signals;
-  std::sort(candidates.begin(), candidates.end(), [&](const Worker* a, const Worker* b) {
+  std::sort(workers.begin(), workers.end(), [&](const Worker* a, const Worker* b) {
     const bool trouble_a = a->trouble != planner::WorkerTrouble::kNone, trouble_b = b->trouble != planner::WorkerTrouble::kNone;
     if (trouble_a != trouble_b) return trouble_a;
     if (a->ready != b->ready) return !a->ready;
@@ -40,6 +40,10 @@ void drain_some(ApplyStep& step, const api::ModelService& service, std::vector<c
     if (load_a != load_b) return load_a < load_b;
     return a->slot > b->slot;
   });
+}
+
+void drain_some(ApplyStep& step, const api::ModelService& service, std::vector<const Worker*> candidates, int count) {
+  sort_for_draining(step, candidates);
   for (int i = 0; i < count && i < static_cast<int>(candidates.size()); ++i) {
     drain(step, service, *candidates[static_cast<std::size_t>(i)]);
   }

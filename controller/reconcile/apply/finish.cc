@@ -1,7 +1,8 @@
 // finish decides when a draining worker is ended, and removes ended workers.
 //
 // A drain is complete when nobody needs the worker: every gateway knows that it drains, and metrics read after that show no
-// requests in flight. A worker that exceeds its drainTimeout is ended anyway.
+// requests in flight. A worker that exceeds its drainTimeout is ended anyway. A worker that changes its role drains in the same
+// way, but stays.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -33,21 +34,6 @@ void back_off_if_failed(ApplyStep& step, const api::ModelService& service, const
   (void)backoffs.failed(place, step.now_s(), "WorkerFailed", what);
 }
 
-// How long the worker has drained, by our own clock since we first saw it. Draining time under an earlier leader is known only
-// from that leader's wall clock. It is trusted only as far as at least a minute remains, so that a clock that is hours off
-// neither ends requests immediately nor keeps the worker for more than one drainTimeout.
-double drained_for_s(ApplyStep& step, const Worker& worker, double drain_timeout_s) {
-  const auto [drain, is_new] = step.state.drains.try_emplace(worker.uid);
-  if (is_new) {
-    // The table in force was built from the observation in which the worker drains, so it is the first table that can say so.
-    drain->second.version = step.context.table;
-    drain->second.seen_s = step.now_s();
-    const double max_s = drain_timeout_s - std::min(kDrainWatchS, drain_timeout_s);
-    drain->second.inherited_s = std::clamp(step.context.now.wall_s - *worker.draining_since_s, 0.0, max_s);
-  }
-  return drain->second.inherited_s + step.now_s() - drain->second.seen_s;
-}
-
 void tell_if_stuck(ApplyStep& step, const api::ModelService& service, const Worker& worker, double drained_s) {
   const double drain_timeout_s = service.spec.scaling.drain_timeout_s;
   if (drained_s < drain_timeout_s + kOverdueGraceS + kStuckS || step.state.drains[worker.uid].told) return;
@@ -58,7 +44,27 @@ void tell_if_stuck(ApplyStep& step, const api::ModelService& service, const Work
                    drained_s, drain_timeout_s, worker.message.empty() ? "" : ": ", worker.message)});
 }
 
-// Whether every gateway knows that the worker drains, and neither they nor the worker have shown a request in flight since.
+void end_worker(ApplyStep& step, const Worker& worker, std::optional<double> grace_s) {
+  step.note(step.context.runtime.terminate(worker, grace_s), "ending " + chain_id(worker));
+}
+
+}  // namespace
+
+// By our own clock since we first saw it drain. Draining time under an earlier leader is known only from that leader's wall
+// clock. It is trusted only as far as at least a minute remains, so that a clock that is hours off neither ends requests
+// immediately nor keeps the worker for more than one drainTimeout.
+double drained_for_s(ApplyStep& step, const Worker& worker, double since_s, double drain_timeout_s) {
+  const auto [drain, is_new] = step.state.drains.try_emplace(worker.uid);
+  if (is_new) {
+    // The table in force was built from the observation in which the worker drains, so it is the first table that can say so.
+    drain->second.version = step.context.table;
+    drain->second.seen_s = step.now_s();
+    const double max_s = drain_timeout_s - std::min(kDrainWatchS, drain_timeout_s);
+    drain->second.inherited_s = std::clamp(step.context.now.wall_s - since_s, 0.0, max_s);
+  }
+  return drain->second.inherited_s + step.now_s() - drain->second.seen_s;
+}
+
 bool is_quiet(ApplyStep& step, const Worker& worker) {
   const ApplyContext& context = step.context;
   if (step.now_s() - step.state.leading_since_s < kSettleS) return false;
@@ -78,12 +84,6 @@ bool is_quiet(ApplyStep& step, const Worker& worker) {
   return inside->at_s > since_s && inside->value <= 0;
 }
 
-void end_worker(ApplyStep& step, const Worker& worker, std::optional<double> grace_s) {
-  step.note(step.context.runtime.terminate(worker, grace_s), "ending " + chain_id(worker));
-}
-
-}  // namespace
-
 void release(ApplyStep& step, const Worker& worker) {
   step.note(step.context.runtime.release(worker), "releasing " + chain_id(worker));
 }
@@ -96,9 +96,12 @@ void finish(ApplyStep& step, const api::ModelService& service, const Worker& wor
   }
   const double drain_timeout_s = service.spec.scaling.drain_timeout_s;
   const bool draining = worker.draining_since_s.has_value();
-  const double drained_s = draining ? drained_for_s(step, worker, drain_timeout_s) : 0;
+  const double drained_s = draining ? drained_for_s(step, worker, *worker.draining_since_s, drain_timeout_s) : 0;
   if (draining) tell_if_stuck(step, service, worker, drained_s);
-  if (!draining && !worker.terminating) return;
+  if (!draining && !worker.terminating) {
+    if (worker.changing_role_since_s) go_on_changing_role(step, service, worker);
+    return;
+  }
   step.applied.waiting = true;
   if (worker.terminating || !step.may_write()) return;
   if (drained_s >= drain_timeout_s) {

@@ -42,6 +42,9 @@ struct ApplyStep {
   }
 };
 
+// Whether it is ready in the role that it is labelled with.
+[[nodiscard]] inline bool serves_its_role(const Worker& worker) { return worker.ready && !worker.changing_role_since_s; }
+
 // A worker requested in this step; the observation does not contain it yet.
 struct AskedFor {
   std::string pool;
@@ -82,6 +85,12 @@ void give_up_long_lost(ApplyStep& step, const ServiceStep& own);
 
 // finish.cc
 void finish(ApplyStep& step, const api::ModelService& service, const Worker& worker);
+// How long a worker has drained that was marked at `since_s` (wall clock), or that long less at least a minute if another
+// leader marked it.
+[[nodiscard]] double drained_for_s(ApplyStep& step, const Worker& worker, double since_s, double drain_timeout_s);
+// Whether every gateway knows that the worker drains, and neither they nor the worker have shown a request in flight since.
+// REQUIRES: drained_for_s() was called for it.
+[[nodiscard]] bool is_quiet(ApplyStep& step, const Worker& worker);
 void let_go(ApplyStep& step, const Worker& worker);
 void release(ApplyStep& step, const Worker& worker);
 
@@ -93,7 +102,15 @@ void create_missing(ApplyStep& step, ServiceStep& own, const Wanted& wanted, con
 [[nodiscard]] bool inside_budget(const ApplyStep& step, const ServiceStep& own, const planner::Pool& pool, int more);
 [[nodiscard]] bool has_room(const ApplyStep& step, const ServiceStep& own, const Wanted& wanted, int more);
 
+// change_roles.cc
+// True: workers were marked, or there was no time for it, so the world must be observed again before workers are created or
+// drained.
+[[nodiscard]] bool begin_role_changes(ApplyStep& step, const ServiceStep& own, const std::vector<Wanted>& pools);
+void go_on_changing_role(ApplyStep& step, const api::ModelService& service, const Worker& worker);
+
 // drain.cc
+// Order: the least useful first.
+void sort_for_draining(const ApplyStep& step, std::vector<const Worker*>& workers);
 void drain_some(ApplyStep& step, const api::ModelService& service, std::vector<const Worker*> candidates, int count);
 
 // replace.cc

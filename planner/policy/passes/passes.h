@@ -36,6 +36,10 @@ void advise_without_acting(FleetDraft& fleet);
 // "Pools": the pools of the plan, and the memory for the next one.
 void write_pools(FleetDraft& fleet);
 
+// "Roles": workers that take the other role of a split service while they run, if one pool has too many and the other of the
+// same name too few.
+void change_roles(FleetDraft& fleet);
+
 // "Prediction": the plan's predicted behaviour, and how many workers every compared configuration would need.
 void predict_plans(FleetDraft& fleet);
 

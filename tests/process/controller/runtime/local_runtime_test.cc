@@ -139,6 +139,42 @@ TEST_F(ProcessesOfARuntime, AreNotStartedWithoutARecord) {
   EXPECT_TRUE(becomes_ready());
 }
 
+// Given a prefill worker that is made a decode worker; expects its record and its process to say so, and the process that
+// follows it after a crash, too.
+TEST_F(ProcessesOfARuntime, KeepAChangedRole) {
+  const auto records = controller::WorkerRecords::open(folder_.path() / "workers").value();
+  controller::LocalRuntimeOptions options;
+  options.worker_binary = build_path() + "/windlass-worker";
+  options.log_directory = folder_.path().string();
+  options.restart_backoff_s = 0;
+  runtime_ = std::make_unique<controller::LocalRuntime>(options, transport_, records);
+  spec_.role = "prefill";
+  ASSERT_TRUE(runtime_->create(spec_).ok());
+  ASSERT_TRUE(becomes_ready()) << runtime_->workers().at(0).message;
+  const auto ask = [&](kube::HttpRequest request) {
+    const controller::Worker worker = runtime_->workers().at(0);
+    request.url = "http://" + worker.address + "/role";
+    request.headers = {{"Authorization", "Bearer " + worker.duty_token}};
+    const auto answer = transport_.send(request);
+    return answer.ok() ? answer->body : answer.error().message;
+  };
+  const std::string decode = R"({"role":"decode"})";
+  ASSERT_TRUE(runtime_->begin_role_change(runtime_->workers().at(0), "decode", {monotonic_s(), monotonic_s()}).ok());
+  EXPECT_TRUE(runtime_->workers().at(0).changing_role_since_s.has_value());
+  EXPECT_EQ(ask({.method = "POST", .body = decode}), decode);
+  ASSERT_TRUE(runtime_->end_role_change(runtime_->workers().at(0)).ok());
+  EXPECT_FALSE(runtime_->workers().at(0).changing_role_since_s.has_value());
+  const controller::WorkerRecord record = records.read().at(0);
+  EXPECT_EQ(record.worker.role, "decode");
+  EXPECT_EQ(::kill(record.pid, SIGKILL), 0);
+  ASSERT_TRUE(eventually(60, [&] {
+    runtime_->step({monotonic_s(), monotonic_s()});
+    return records.read().at(0).pid != record.pid;
+  }));
+  ASSERT_TRUE(becomes_ready()) << runtime_->workers().at(0).message;
+  EXPECT_EQ(ask({}), decode);
+}
+
 // Given an engine whose interpreter is gone, as in a moved virtual environment; expects only a few starts, the reason, and the
 // spec to be rejected from then on.
 TEST_F(ProcessesOfARuntime, AreGivenUpIfTheyCannotRun) {

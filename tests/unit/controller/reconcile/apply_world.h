@@ -25,7 +25,8 @@ class ApplyWorld {
       : own_(shared == nullptr ? std::make_unique<fakes::FakeApiServer>() : nullptr),
         api(shared == nullptr ? *own_ : *shared),
         wire(api.connect("controller-" + instance)),
-        runtime(client, PodDefaults{"worker:1", "", instance}, 7) {
+        runtime(client, PodDefaults{"worker:1", "", instance, false, [] { return std::string("token-of-this-installation"); }},
+                7) {
     if (!api.object(kube::resources::kNodes, "", "n1")) add_node("n1", 8);
     const auto stored =
         api.seed_object({{"apiVersion", "windlass.dev/v1alpha1"},
@@ -82,7 +83,7 @@ class ApplyWorld {
     observation.snapshot.services[0].scaling.mode = mode;
     planner::Plan whole;
     whole.services = {plan};
-    const ApplyContext context{observation, whole, runtime, signals, gateways, {1, 1}, now};
+    const ApplyContext context{observation, whole, runtime, *wire, signals, gateways, {1, 1}, now};
     return apply(context, state);
   }
 

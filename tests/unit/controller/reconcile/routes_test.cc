@@ -230,5 +230,17 @@ TEST_F(DecodeWeightsTest, AreOmittedIfRatesAreEnough) {
   EXPECT_EQ(weights(), Weights{});
 }
 
+// Given a worker that changes its role; expects its chain to drain until the change is over.
+TEST_F(RoutesTest, AWorkerThatChangesItsRoleDrains) {
+  add_worker("w1", "h100-1");
+  Worker& worker = observation.workers["u"][0];
+  worker.role = "decode";
+  worker.changing_role_since_s = 100;
+  EXPECT_TRUE(route().chains.at(0).draining);
+  EXPECT_EQ(route().chains.at(0).role, dispatch::Role::kDecode);
+  worker.changing_role_since_s.reset();
+  EXPECT_FALSE(route().chains.at(0).draining);
+}
+
 }  // namespace
 }  // namespace windlass::controller

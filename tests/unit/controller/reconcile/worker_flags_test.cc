@@ -64,8 +64,11 @@ std::vector<std::string> arguments_of(const Asked& asked) {
   EXPECT_FALSE(container.contains("command")) << "the image's own program is the worker";
   auto words = container["args"].get<std::vector<std::string>>();
   for (std::string& word : words) {
-    const std::string variable = "$(POD_IP)";
-    if (const auto at = word.find(variable); at != std::string::npos) word.replace(at, variable.size(), asked.pod_ip);
+    const std::string role = (*pod)["metadata"]["labels"]["windlass.dev/role"];
+    for (const auto& [variable, value] :
+         {std::pair<std::string, std::string>("$(POD_IP)", asked.pod_ip), {"$(WINDLASS_ROLE)", role}}) {
+      if (const auto at = word.find(variable); at != std::string::npos) word.replace(at, variable.size(), value);
+    }
   }
   return words;
 }

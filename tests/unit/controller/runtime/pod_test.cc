@@ -57,6 +57,26 @@ TEST(Pod, DescribesTheWorker) {
                                            std::string("--max-context-tokens=8192")}));
 }
 
+// Given: a worker of one phase, and one for whole requests. Expected: only the first has the flag for its role, which the
+// kubelet fills in from the label at each start of the container, and a pod that changes its role is read as one of the new
+// role.
+TEST(Pod, ARoleIsReadFromTheLabel) {
+  Launch one = spec();
+  one.role = "prefill";
+  json pod = *pod_of(one, kDefaults);
+  const json& container = pod["spec"]["containers"][0];
+  EXPECT_THAT(container["args"], ::testing::Contains("--role=$(WINDLASS_ROLE)"));
+  EXPECT_THAT(
+      container["env"],
+      ::testing::Contains(json::parse(
+          R"({"name": "WINDLASS_ROLE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['windlass.dev/role']"}}})")));
+  pod["metadata"]["labels"]["windlass.dev/role"] = "decode";
+  pod["metadata"]["annotations"]["windlass.dev/changing-role-since"] = "1700000000.500";
+  EXPECT_EQ(worker_of(pod)->role, "decode");
+  EXPECT_EQ(worker_of(pod)->changing_role_since_s, 1700000000.5);
+  EXPECT_EQ(pod_of(spec(), kDefaults)->dump().find("WINDLASS_ROLE"), std::string::npos);
+}
+
 // Given: an installation with a token. Expected: all pods of a service have the same derived token, different from other
 // services' and the installation's, whatever variables the user sets; it is read back. Pods of other engines, and of
 // installations without a token, have none.
@@ -66,6 +86,9 @@ TEST(Pod, EachServiceHasItsOwnToken) {
   const auto token = [](const Launch& of, const PodDefaults& with) { return worker_of(*pod_of(of, with))->token; };
   Launch one = spec(), other = spec(), engine = spec();
   const std::string of_one = token(one, defaults);
+  const std::string duty = worker_of(*pod_of(one, defaults))->duty_token;
+  EXPECT_EQ(duty.size(), 64U);
+  EXPECT_NE(duty, of_one) << "gateways have the other one";
   EXPECT_EQ(of_one.size(), 64U);
   one.name = "chat-h100-2-1";
   one.env = {{"WINDLASS_WORKER_TOKEN", "the user's own", {}, {}}};
