@@ -28,18 +28,21 @@ void with(json& object, const char* field, Change change) {
   if (found != object.end()) change(*found);
 }
 
-void keep_containers(json& spec, const char* kind, bool token) {
+void keep_containers(json& spec, const char* kind, bool tokens) {
   with(spec, kind, [&](json& containers) {
     if (!containers.is_array()) return;
     for (json& container : containers) {
-      if (!token) {
+      if (!tokens) {
         keep(container, {"resources"});
         continue;
       }
       keep(container, {"name", "resources", "env"});
       with(container, "env", [](json& variables) {
         if (!variables.is_array()) return;
-        const auto other = [](const json& variable) { return text_at(variable, {"name"}) != kWorkerToken; };
+        const auto other = [](const json& variable) {
+          const std::string name = text_at(variable, {"name"});
+          return name != kWorkerToken && name != kDutyToken;
+        };
         variables.erase(std::remove_if(variables.begin(), variables.end(), other), variables.end());
       });
     }

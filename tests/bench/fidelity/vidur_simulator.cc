@@ -5,7 +5,6 @@
 #include <array>
 #include <cmath>
 #include <deque>
-#include <numeric>
 
 #include <fmt/format.h>
 

@@ -36,7 +36,7 @@ TEST(KeptFields, OfAnotherOwnersPod) {
   EXPECT_EQ(requested(pod, "nvidia.com/gpu"), 4);
 }
 
-// Given a worker's pod; expects the same worker to be read from what is kept, with its token but no other variable.
+// Given a worker's pod; expects the same worker to be read from what is kept, with its tokens but no other variable.
 TEST(KeptFields, OfAWorker) {
   json pod = json::parse(R"({"apiVersion": "v1", "kind": "Pod",
     "metadata": {"name": "chat-h100-1-3", "namespace": "team", "uid": "p-1", "resourceVersion": "9",
@@ -48,7 +48,8 @@ TEST(KeptFields, OfAWorker) {
                                       "uid": "u-1", "controller": true}]},
     "spec": {"nodeName": "n1", "volumes": [{"name": "models"}],
              "containers": [{"name": "worker", "image": "worker:1", "args": ["--model", "m"],
-                             "env": [{"name": "HF_HOME", "value": "/m"}, {"name": "WINDLASS_WORKER_TOKEN", "value": "t"}]}]},
+                             "env": [{"name": "HF_HOME", "value": "/m"}, {"name": "WINDLASS_WORKER_TOKEN", "value": "t"},
+                                                           {"name": "WINDLASS_DUTY_TOKEN", "value": "d"}]}]},
     "status": {"phase": "Running", "podIP": "10.0.0.1", "hostIP": "10.1.0.1", "startTime": "2026-05-01T10:00:01Z",
                "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-05-01T10:00:09Z"}],
                "containerStatuses": [{"name": "worker", "ready": true, "started": true}]}})");
@@ -58,8 +59,9 @@ TEST(KeptFields, OfAWorker) {
   ASSERT_TRUE(before && after);
   EXPECT_EQ(*before, *after);
   EXPECT_EQ(after->token, "t");
+  EXPECT_EQ(after->duty_token, "d");
   EXPECT_EQ(after->address, "10.0.0.1:8000");
-  EXPECT_EQ(pod["spec"]["containers"][0]["env"].size(), 1U);
+  EXPECT_EQ(pod["spec"]["containers"][0]["env"].size(), 2U);
   EXPECT_FALSE(pod["spec"].contains("volumes"));
 }
 
