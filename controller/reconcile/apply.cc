@@ -34,7 +34,7 @@ std::vector<Wanted> wanted_pools(const ApplyStep& step, const ServiceStep& own) 
   // Workers of one name may change their role, so each must hold what either role needs.
   for (Wanted& one : all) {
     for (const Wanted& other : all) {
-      if (other.pool.name == one.pool.name)
+      if (other.pool.name == one.pool.name && one.spec.has_phase() && other.spec.has_phase())
         one.spec.max_concurrency = std::max(one.spec.max_concurrency, other.spec.max_concurrency);
     }
   }
@@ -48,7 +48,7 @@ void keep_unreadable(const ApplyStep& step, ServiceStep& own) {
     for (const Worker* worker : own.active) {
       if (pool_of(*worker) != pool.id()) continue;
       own.current.insert(worker);
-      own.ready_current += worker->ready ? 1 : 0;
+      own.ready_current += worker->serves_its_role() ? 1 : 0;
     }
   }
 }
@@ -62,7 +62,7 @@ void fill(ApplyStep& step, ServiceStep& own, const Wanted& wanted) {
   }
   own.current.insert(mine.begin(), mine.end());
   for (const Worker* worker : mine) {
-    own.ready_current += serves_its_role(*worker) ? 1 : 0;
+    own.ready_current += worker->serves_its_role() ? 1 : 0;
     own.wants_room = own.wants_room || worker->unschedulable;
   }
   const int surplus = static_cast<int>(mine.size()) - wanted.pool.workers;

@@ -27,7 +27,7 @@ const char* state_label(const Worker& worker) {
   if (worker.draining_since_s || worker.terminating) return "draining";
   if (worker.failed) return "failed";
   if (worker.unschedulable) return "unschedulable";
-  return worker.ready ? "ready" : "starting";
+  return worker.serves_its_role() ? "ready" : "starting";
 }
 
 double price_of(const Observation& observation, const std::string& accelerator) {
@@ -180,7 +180,7 @@ void MetricsReport::put_workers(const ServiceView& view) {
     ++by_state[state_label(worker)];
     if (worker.trouble != planner::WorkerTrouble::kNone) ++by_trouble[worker.trouble];
     if (!worker.unschedulable) cost += worker.gpus * price_of(view.observation, worker.accelerator);
-    if (worker.ready && !worker.draining_since_s && !worker.terminating) {
+    if (worker.serves_its_role() && !worker.draining_since_s && !worker.terminating) {
       ++ready;
       ready_gpus += worker.gpus;
     }

@@ -28,7 +28,7 @@ planner::WorkerState state_of(const Worker& worker) {
   if (worker.draining_since_s || worker.terminating) return planner::WorkerState::kDraining;
   if (worker.failed || worker.finished) return planner::WorkerState::kFailed;
   if (worker.unschedulable) return planner::WorkerState::kUnschedulable;
-  return worker.ready && !worker.changing_role_since_s ? planner::WorkerState::kReady : planner::WorkerState::kStarting;
+  return worker.serves_its_role() ? planner::WorkerState::kReady : planner::WorkerState::kStarting;
 }
 
 void shift(std::optional<planner::Reading>& reading, double by_s) {
@@ -59,6 +59,7 @@ planner::Worker to_planner(const Worker& worker, const Signals& signals, double 
   out.node = worker.node;
   out.node_leaving = worker.node_leaving;
   out.max_concurrency = worker.max_concurrency;
+  out.can_change_role = !worker.duty_token.empty();
   return out;
 }
 

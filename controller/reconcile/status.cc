@@ -144,7 +144,7 @@ api::ModelServiceStatus status_of(const api::ModelService& service, const planne
     out.gpus += worker.gpus;
     if (worker.draining_since_s || worker.terminating) {
       ++out.workers.draining;
-    } else if (worker.ready) {
+    } else if (worker.serves_its_role()) {
       ++out.workers.ready;
     } else {
       ++out.workers.starting;

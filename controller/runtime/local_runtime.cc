@@ -456,10 +456,14 @@ Result<void> LocalRuntime::begin_drain(const Worker& worker, Instant now) {
 
 Result<void> LocalRuntime::begin_role_change(const Worker& worker, const std::string& role, Instant now) {
   WINDLASS_ASSIGN_OR_RETURN(Process* const process, find(worker));
+  const std::string before = process->worker.role;
   process->spec.role = process->worker.role = role;  // also of a restarted process
   process->worker.changing_role_since_s = now.wall_s;
-  (void)save(*process);
-  return {};
+  if (save(*process)) return {};
+  // A next controller must find the mark before the worker changes.
+  process->spec.role = process->worker.role = before;
+  process->worker.changing_role_since_s.reset();
+  return Error{ErrorCode::kUnavailable, problem_};
 }
 
 Result<void> LocalRuntime::end_role_change(const Worker& worker) {

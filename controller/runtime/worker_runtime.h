@@ -118,6 +118,9 @@ struct Worker {
   std::string uid;               // of this incarnation
   std::string resource_version;  // a delete applies to this version only
 
+  // Whether it is ready in the role that it is labelled with.
+  [[nodiscard]] bool serves_its_role() const { return ready && !changing_role_since_s; }
+
   bool operator==(const Worker&) const = default;
 };
 

@@ -54,9 +54,9 @@ Result<Usable> usable_rows(std::span<const ProfileRow> all, const ProfileKey& ke
 
 Batch prefill_of(const ProfileRow& row) { return prefill_batch(static_cast<int>(row.batch_size), row.prompt_tokens); }
 Batch decode_of(const ProfileRow& row) { return decode_batch(static_cast<int>(row.batch_size), mean_context_tokens(row)); }
-// What the model predicts for the row's prompts. They make one iteration with all that are left, and others with one prompt
-// each: lines predict the same for every division into as many iterations.
-double prompt_s(const IterationModel& model, const ProfileRow& row) {
+// What the model predicts for the row's prompts, with single prompts in all iterations but one, and the rest in that one: lines
+// predict the same for every division into as many iterations.
+double predicted_prompt_s(const IterationModel& model, const ProfileRow& row) {
   const double singles = row.prompt_iterations - 1;
   const double rest = model.iteration_s(prefill_batch(static_cast<int>(row.batch_size - singles), row.prompt_tokens));
   return singles > 0 ? rest + singles * model.iteration_s(prefill_batch(1, row.prompt_tokens)) : rest;

@@ -40,25 +40,6 @@ SidePool side_pool(const ConfigurationInput& input, const Configuration& configu
   return settled ? SidePool{configuration, lower.value} : SidePool{configuration, before->share, lower};
 }
 
-// A side pool whose workers can become those of the chosen pool, and back: it follows the lengths at once in both directions.
-// Such a worker is back sooner than one that was ended; only those that change nothing are held.
-SidePool exchangeable_pool(const ConfigurationInput& input, const Configuration& configuration, double share,
-                           const std::optional<SideShare>& before) {
-  SidePool pool{configuration, share, {}, true};
-  if (!before) return pool;
-  const bool lower = share < before->share * (1 - kShareBand);
-  const bool higher = share > before->share * (1 + kShareBand);
-  if ((!lower && !higher) || (lower && !input.signals_complete)) pool.share = before->share;
-  pool.held = before->held;
-  pool.last = before->last;
-  const double now_s = input.snapshot->now_s;
-  if (pool.share < before->share && !pool.held) pool.held = Reading{before->share, now_s};
-  const bool over = pool.held && (pool.share >= pool.held->value ||
-                                  now_s - pool.held->at_s >= input.service->scaling.scale_down_stabilization_s);
-  if (over) pool.held.reset();
-  return pool;
-}
-
 // The share of a side pool in the last plan. Older memories have that of prefill workers only. Without one, as after a restart:
 // the proportion of the workers that run, if there are more than `share` asks for.
 std::optional<SideShare> share_before(const ConfigurationInput& input, const PoolId& chosen, const PoolId& pool, double share) {
@@ -242,10 +223,7 @@ ConfigurationChoice choice_of(const ConfigurationInput& input, const Offer& offe
     const double share = pools[i].requests_per_s > 0 ? unit_per_s * side.load_share / pools[i].requests_per_s : 1;
     std::optional<SideShare> before;
     if (runs_kinds) before = share_before(input, first.configuration.pool.id(), side.pool.id(), share);
-    const bool exchangeable =
-        input.service->engine == EngineType::kWindlass && offer.split() && side.pool.name == first.configuration.pool.name;
-    choice.sides.pools.push_back(exchangeable ? exchangeable_pool(input, side, share, before)
-                                              : side_pool(input, side, share, before));
+    choice.sides.pools.push_back(side_pool(input, side, share, before));
   }
   choice.chosen = first.configuration;
   if (choice.sides.split()) {

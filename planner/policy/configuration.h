@@ -48,11 +48,8 @@ struct Configuration {
 // A pool next to the chosen one, in proportion to it: prefill workers next to decode workers, or a second kind in a mix.
 struct SidePool {
   Configuration configuration;
-  double share = 1;                    // workers per worker of the chosen pool
-  std::optional<Reading> lower = {};   // SideShare::lower
-  bool changes_role = false;           // its workers can become those of the chosen pool while they run, and back
-  std::optional<Reading> held = {};    // SideShare::held
-  std::optional<UnitCount> last = {};  // SideShare::last
+  double share = 1;                   // workers per worker of the chosen pool
+  std::optional<Reading> lower = {};  // SideShare::lower
 
   // Its workers for this many of the chosen pool.
   [[nodiscard]] int workers(int chosen) const;

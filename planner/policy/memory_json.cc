@@ -134,14 +134,9 @@ constexpr auto json_fields(JsonType<PoolSlots>) {
                      }));
 }
 
-constexpr auto json_fields(JsonType<UnitCount>) {
-  return json_object(field("chosen", &UnitCount::chosen, 0), field("beside", &UnitCount::beside, 0));
-}
-
 constexpr auto json_fields(JsonType<SideShare>) {
   return json_object(field("pool", &SideShare::pool), rare("role", &SideShare::role),
-                     field("share", &SideShare::share).within(kZeroOrMore), field("lower", &SideShare::lower),
-                     rare("held", &SideShare::held), rare("last", &SideShare::last));
+                     field("share", &SideShare::share).within(kZeroOrMore), field("lower", &SideShare::lower));
 }
 
 constexpr auto json_fields(JsonType<PastRoleChange>) {

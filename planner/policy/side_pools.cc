@@ -9,8 +9,6 @@
 
 #include <fmt/format.h>
 
-#include "planner/policy/capacity.h"
-
 namespace windlass::planner {
 namespace {
 
@@ -169,43 +167,6 @@ std::vector<int> limit_units(const Service& service, const Configuration& chosen
   for (const int of : beside) total += of;
   target.reasons.push_back(Reason{code, message, {{"allowed", std::to_string(total)}}});
   return beside;
-}
-
-void exchange_held(const Service& service, const Configuration& chosen, const SidePools& sides, const Retiring& retiring,
-                   bool complete, Target& target, std::vector<int>& beside) {
-  const auto fits = [&](int workers, const std::vector<int>& tried) {
-    return objection_to(service, chosen, sides, retiring, workers, tried).second.empty();
-  };
-  for (std::size_t i = 0; i < beside.size(); ++i) {
-    const SidePool& side = sides.pools[i];
-    if (!side.changes_role) continue;
-    std::vector<int> tried = beside;
-    const auto set_chosen = [&target](int workers) {
-      target.on_any_class = std::max(0, target.on_any_class + workers - target.allowed);
-      target.allowed = workers;
-    };
-    if (!complete) {
-      if (!side.last || side.last->chosen == 0) continue;
-      tried[i] = side.last->beside;
-      if (side.last->chosen + tried[i] < service.scaling.min_workers || !fits(side.last->chosen, tried)) continue;
-      set_chosen(side.last->chosen);
-      beside = tried;
-      continue;
-    }
-    const int of_side = count_existing(service, side.configuration.pool.id());
-    const int of_chosen = count_existing(service, chosen.pool.id());
-    // The chosen pool's surplus. The side pool grows only for the load, not for chosen workers that are held.
-    const int needed = std::min(target.allowed, target.needed);
-    beside[i] = std::min(beside[i], std::max(side.workers(needed), of_side));
-    set_chosen(std::max(needed, target.allowed - std::max(0, beside[i] - of_side)));
-    // The side pool's surplus, less what the chosen pool takes of it.
-    if (!side.held) continue;
-    const int held = SidePool{{}, side.held->value}.workers(target.allowed);
-    tried = beside;
-    tried[i] = std::min(held, of_side - std::max(0, target.allowed - of_chosen));
-    while (tried[i] > beside[i] && !fits(target.allowed, tried)) --tried[i];
-    beside[i] = std::max(beside[i], tried[i]);
-  }
 }
 
 }  // namespace windlass::planner

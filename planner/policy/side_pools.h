@@ -20,10 +20,4 @@ namespace windlass::planner {
 [[nodiscard]] std::vector<int> limit_units(const Service& service, const Configuration& chosen, const SidePools& sides,
                                            const Retiring& retiring, Target& target);
 
-// Between pools whose workers can change their role, what one holds only for load that is over goes to the other before
-// anything else does. Without all signals (`complete` is false), the last plan's numbers stay. Changes the target and the
-// number of workers of such side pools.
-void exchange_held(const Service& service, const Configuration& chosen, const SidePools& sides, const Retiring& retiring,
-                   bool complete, Target& target, std::vector<int>& beside);
-
 }  // namespace windlass::planner

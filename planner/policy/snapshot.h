@@ -144,7 +144,8 @@ struct Worker {
   bool node_leaving = false;    // its node is being emptied: its GPUs will not become available to others
   std::string address;          // "host:port"; empty while unknown
   std::string spec_hash;
-  int max_concurrency = 0;  // the value it was started with
+  int max_concurrency = 0;       // the value it was started with
+  bool can_change_role = false;  // between prefill and decode, while it runs
 
   [[nodiscard]] PoolId pool_id() const { return {pool, role}; }
 
@@ -243,14 +244,6 @@ struct PoolSlots {
   bool operator==(const PoolSlots&) const = default;
 };
 
-// Workers of the chosen pool, and of a pool next to it.
-struct UnitCount {
-  int chosen = 0;
-  int beside = 0;
-
-  bool operator==(const UnitCount&) const = default;
-};
-
 // Workers of a pool next to the chosen one, per chosen worker.
 struct SideShare {
   std::string pool;
@@ -258,10 +251,6 @@ struct SideShare {
   double share = 1;
   // Since when the lengths have asked for a clearly smaller share, and the largest that they asked for since.
   std::optional<Reading> lower;
-  // Of workers that can take the chosen pool's role, which follow the lengths at once: the largest share lately, and since when
-  // it is not asked for any more. Those that the chosen pool does not take stay for a while.
-  std::optional<Reading> held = {};
-  std::optional<UnitCount> last = {};  // of such workers in the last plan; kept while signals are missing
 
   [[nodiscard]] PoolId pool_id() const { return {pool, role}; }
 

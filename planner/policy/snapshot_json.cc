@@ -147,7 +147,7 @@ constexpr auto json_fields(JsonType<Worker>) {
       field("running", &T::running), field("waiting", &T::waiting), field("kvUse", &T::kv_use), rare("trouble", &T::trouble),
       rare("troubleMessage", &T::trouble_message), field("address", &T::address), field("specHash", &T::spec_hash),
       rare("node", &T::node), rare("nodeLeaving", &T::node_leaving).or_null(), rare("role", &T::role),
-      field("maxConcurrency", &T::max_concurrency, 0),
+      field("maxConcurrency", &T::max_concurrency, 0), rare("canChangeRole", &T::can_change_role),
       once_read([](T& worker) { worker.pool = pool_of_name(worker.pool, worker.accelerator, worker.gpus).name; }));
 }
 

@@ -620,9 +620,7 @@ PolicyMemory advance_memory(const Service& service, double now_s) {
       ahead(memory.queue_since_s) || ahead(memory.queue_until_s) || (memory.shortfall && ahead(memory.shortfall->at_s)) ||
       std::any_of(memory.slots.begin(), memory.slots.end(), [&](const PoolSlots& slots) { return ahead(slots.changed_s); }) ||
       std::any_of(memory.sides.begin(), memory.sides.end(),
-                  [&](const SideShare& side) {
-                    return (side.lower && ahead(side.lower->at_s)) || (side.held && ahead(side.held->at_s));
-                  }) ||
+                  [&](const SideShare& side) { return side.lower && ahead(side.lower->at_s); }) ||
       ahead(memory.configuration_since_s) || (memory.busiest && ahead(memory.busiest->at_s)) ||
       (memory.role_change && ahead(memory.role_change->at_s)) || (memory.last_change && ahead(memory.last_change->at_s)) ||
       (memory.counted && !(memory.counted->at_s <= now_s + 1)) ||

@@ -225,7 +225,8 @@ void add_part(CLI::App& app, ServeFlags& serve, RawServe& raw) {
       "with --blocks 0:B: HOST:PORT[,HOST:PORT...] of the workers with the later blocks, in order (default: from each "
       "request's X-Windlass-Chain header)");
   app.add_option("--token-file", serve.token_file,
-                 "file with the token that allows changing role and blocks while the worker runs (default: nobody may)");
+                 "file with the token that allows changing role and blocks while the worker runs (default: only the token in "
+                 "WINDLASS_DUTY_TOKEN does)");
 }
 
 void add_compute(CLI::App& app, ServeFlags& serve, RawServe& raw) {

@@ -35,7 +35,7 @@ struct HttpServerOptions {
   std::string duty_token;        // also allows them; empty: it allows none
   std::string caller_token;      // required from all callers except probes and scrapers; empty: no token required
   bool some_blocks = false;      // starts with only some of the model's blocks, which fixes its role
-  std::optional<std::string> fixed_blocks = {};  // why its blocks cannot change; nullopt: they can, with token_file
+  std::optional<std::string> fixed_blocks = {};  // why its blocks cannot change; nullopt: they can, with either token
   const LoadProgress* progress = nullptr;        // shown by /ready until serve(); outlives the server; may be null
 };
 

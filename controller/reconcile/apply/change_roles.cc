@@ -14,6 +14,7 @@ namespace windlass::controller {
 namespace {
 
 constexpr double kCallTimeoutS = 1;  // a worker answers at once
+constexpr double kTriesS = 60;       // after its drain; then it counts as one that refuses
 
 enum class Told { kYes, kLater, kNever };
 
@@ -29,8 +30,10 @@ Told tell(ApplyStep& step, const Worker& worker) {
   if (answer.ok() && answer->status == 200) return Told::kYes;
   step.applied.errors.push_back(answer.ok() ? fmt::format("{}: status {}: {}", what, answer->status, answer->body)
                                             : answer.error().within(what).message);
-  constexpr int kClientError = 400, kServerError = 500;
-  return answer.ok() && answer->status >= kClientError && answer->status < kServerError ? Told::kNever : Told::kLater;
+  constexpr int kClientError = 400, kTimeout = 408, kTooMany = 429, kServerError = 500;
+  const int status = answer.ok() ? answer->status : 0;
+  const bool refused = kClientError <= status && status < kServerError && status != kTimeout && status != kTooMany;
+  return refused ? Told::kNever : Told::kLater;
 }
 
 // The workers that may change to the wanted pool, the least busy first.
@@ -39,8 +42,9 @@ std::vector<const Worker*> candidates(const ApplyStep& step, const ServiceStep& 
   std::vector<const Worker*> found;
   for (const Worker* worker : own.active) {
     const bool may = !worker->duty_token.empty() && !worker->address.empty() && !worker->node_leaving;
-    const bool healthy = serves_its_role(*worker) && worker->trouble == planner::WorkerTrouble::kNone;
-    const bool of_pool = pool_of(*worker) == planner::PoolId{change.pool, change.from};
+    const bool healthy = worker->serves_its_role() && worker->trouble == planner::WorkerTrouble::kNone;
+    const bool of_pool =
+        pool_of(*worker) == planner::PoolId{change.pool, change.from} && worker->max_concurrency >= wanted.spec.max_concurrency;
     if (may && healthy && of_pool && Launch::matches(worker->spec_hash, wanted.hashes)) found.push_back(worker);
   }
   sort_for_draining(step, found);
@@ -62,7 +66,7 @@ bool begin_role_changes(ApplyStep& step, const ServiceStep& own, const std::vect
       if (!step.may_write()) return true;
       const auto marked = step.context.runtime.begin_role_change(*worker, dispatch::to_string(change.to), step.context.now);
       step.note(marked, "changing the role of " + chain_id(*worker));
-      begun = true;
+      begun = begun || marked.ok() || marked.error().code == ErrorCode::kConflict;
       if (!marked.ok()) continue;
       step.applied.happenings.push_back(
           {&own.service, false, "RoleChanging",
@@ -81,7 +85,8 @@ void go_on_changing_role(ApplyStep& step, const api::ModelService& service, cons
   if (!is_quiet(step, worker) && drained_s < drain_timeout_s) return;
   if (!worker.ready || !step.may_write()) return;
   WorkerRuntime& runtime = step.context.runtime;
-  const Told told = worker.duty_token.empty() ? Told::kNever : tell(step, worker);
+  const Told answered = worker.duty_token.empty() ? Told::kNever : tell(step, worker);
+  const Told told = answered == Told::kLater && drained_s > drain_timeout_s + kTriesS ? Told::kNever : answered;
   if (told == Told::kYes) {
     const auto ended = runtime.end_role_change(worker);
     step.note(ended, "ending the role change of " + chain_id(worker));

@@ -156,7 +156,7 @@ void create_missing(ApplyStep& step, ServiceStep& own, const Wanted& wanted, con
   while (fits < may && inside_budget(step, own, pool, fits + 1)) ++fits;
   if (fits > 0) create_some(step, own, wanted, fits);
   // Free room for the next worker only once the earlier new ones are ready.
-  const bool all_serve = std::all_of(mine.begin(), mine.end(), [](const Worker* worker) { return worker->ready; });
+  const bool all_serve = std::all_of(mine.begin(), mine.end(), [](const Worker* worker) { return worker->serves_its_role(); });
   const bool none_fits = may > 0 && fits == 0;
   own.wants_room = own.wants_room || none_fits || (replacing && surge == 0 && fits == 0 && all_serve);
 }

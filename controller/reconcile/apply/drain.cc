@@ -35,7 +35,7 @@ void sort_for_draining(const ApplyStep& step, std::vector<const Worker*>& worker
   std::sort(workers.begin(), workers.end(), [&](const Worker* a, const Worker* b) {
     const bool trouble_a = a->trouble != planner::WorkerTrouble::kNone, trouble_b = b->trouble != planner::WorkerTrouble::kNone;
     if (trouble_a != trouble_b) return trouble_a;
-    if (a->ready != b->ready) return !a->ready;
+    if (a->serves_its_role() != b->serves_its_role()) return !a->serves_its_role();
     const double load_a = running_requests(signals, *a), load_b = running_requests(signals, *b);
     if (load_a != load_b) return load_a < load_b;
     return a->slot > b->slot;

@@ -49,7 +49,7 @@ void replace_outdated(ApplyStep& step, const ServiceStep& own) {
   for (const Worker* worker : own.active) {
     if (own.current.contains(worker)) continue;
     outdated.push_back(worker);
-    ready_outdated += worker->ready ? 1 : 0;
+    ready_outdated += worker->serves_its_role() ? 1 : 0;
   }
   if (outdated.empty()) return;
   const bool making_room = std::any_of(own.workers.begin(), own.workers.end(), [](const Worker& worker) {

@@ -42,9 +42,6 @@ struct ApplyStep {
   }
 };
 
-// Whether it is ready in the role that it is labelled with.
-[[nodiscard]] inline bool serves_its_role(const Worker& worker) { return worker.ready && !worker.changing_role_since_s; }
-
 // A worker requested in this step; the observation does not contain it yet.
 struct AskedFor {
   std::string pool;

@@ -23,8 +23,11 @@ void change(Draft& draft, const Pool& from, const Pool& to) {
   const int ready = static_cast<int>(std::count_if(service.workers.begin(), service.workers.end(), [&](const Worker& worker) {
     return worker.pool_id() == from.id() && serves(worker);
   }));
+  const int able = static_cast<int>(std::count_if(service.workers.begin(), service.workers.end(), [&](const Worker& worker) {
+    return worker.pool_id() == from.id() && serves(worker) && worker.can_change_role;
+  }));
   const int existing = count_existing(service, to.id());
-  const int workers = std::min(ready - from.workers, to.workers - existing);
+  const int workers = std::min({able, ready - from.workers, to.workers - existing});
   if (workers <= 0) return;
   std::string why = fmt::format("requests have {:.4g} tokens in and {:.4g} out, which need {} ({} serve) and {} (there are {})",
                                 draft.view.lengths.input_tokens, draft.view.lengths.output_tokens,
@@ -34,7 +37,7 @@ void change(Draft& draft, const Pool& from, const Pool& to) {
 
 void change(Draft& draft, double now_s) {
   std::optional<PastRoleChange>& past = draft.plan.memory.role_change;
-  if (draft.applies() && draft.service->engine == EngineType::kWindlass) {
+  if (draft.applies()) {
     for (const Pool& from : draft.plan.pools) {
       for (const Pool& to : draft.plan.pools) {
         const bool phases = from.role != dispatch::Role::kUnified && to.role != dispatch::Role::kUnified;

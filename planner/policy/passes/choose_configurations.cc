@@ -49,7 +49,7 @@ void choose(Draft& draft, const FleetDraft& fleet) {
     for (const SidePool& side : draft.sides.pools) {
       const Pool& pool = side.configuration.pool;
       if (side.is_prefill() && !draft.memory.prefill_share) draft.memory.prefill_share = side.share;
-      draft.memory.sides.push_back({pool.name, pool.role, side.share, side.lower, side.held, side.last});
+      draft.memory.sides.push_back({pool.name, pool.role, side.share, side.lower});
     }
     if (draft.applies()) draft.memory.offer = std::move(choice.offer);
   }

@@ -65,11 +65,6 @@ void set_target(Draft& draft, double now_s) {
     const Service side = chosen_side(service, draft.sides);
     draft.target = decide_target(side, draft.memory, now_s, draft.view, *draft.chosen, retiring);
     draft.sides_wanted = limit_units(service, *draft.chosen, draft.sides, retiring, draft.target);
-    exchange_held(service, *draft.chosen, draft.sides, retiring, draft.view.complete, draft.target, draft.sides_wanted);
-    for (std::size_t i = 0; i < draft.sides.pools.size(); ++i) {
-      if (draft.sides.pools[i].changes_role)
-        draft.target.memory.sides.at(i).last = UnitCount{draft.target.allowed, draft.sides_wanted[i]};
-    }
   }
   draft.sides_granted.assign(draft.sides.pools.size(), 0);
   for (Reason& reason : draft.target.reasons) reason.pass = "Target";  // also if retiring pools make it run again
