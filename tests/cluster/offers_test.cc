@@ -214,7 +214,6 @@ class OffersTest : public ControllerTest {
 class FewerWorkersTest : public OffersTest {};
 class MixedClassesTest : public OffersTest {};
 class SplitPhasesTest : public OffersTest {};
-class RoleChangesTest : public OffersTest {};
 
 // Given a service for which closed forms need five workers and the simulator confirms three; expects it to begin with five and
 // to move to three under load, then to keep them when the leader dies. No request is lost.
@@ -273,60 +272,6 @@ TEST_F(SplitPhasesTest, RunsThePreview) {
   expect_preview("SplitPhases");
   EXPECT_EQ(live().size(), 2U) << text_of(live());
   expect_takeover_changes_nothing(9);
-  expect_nothing_lost();
-}
-
-// Given a split service that has four workers, most of them for long answers, and a load of long prompts; expects decode
-// workers to become prefill workers without a restart of any, with events and a reason, and to serve as such. No request is
-// lost.
-TEST_F(RoleChangesTest, FollowTheLoad) {
-  json object = service_for("0.2", 120, 95, "30s");
-  object["spec"]["scaling"]["strategy"] = "Disaggregated";
-  object["spec"]["scaling"]["minWorkers"] = 4;
-  object["spec"]["scaling"]["maxWorkers"] = 4;
-  json wide = accelerator_class("test-cpu", "800k");
-  wide["spec"]["peakFlopsPerSecond"] = {{"fp32", "12M"}};
-  wide["spec"]["memory"] = "20M";
-  apply_object(wide);
-  apply_object(object);
-  const auto of = [&](const std::string& role) {
-    int count = 0;
-    for (const auto& [pool, workers] : live()) count += pool.second == role ? workers : 0;
-    return count;
-  };
-  ASSERT_TRUE(eventually(kPatience, [&] { return of("prefill") == 1 && of("decode") == 3; })) << describe_state();
-  const std::map<std::string, std::string> before = worker_uids();
-
-  // Too few requests to count as an observation.
-  load_ = std::make_unique<Load>(LoadOptions{
-      .url = gateway_, .model = served_name(), .threads = 3, .max_tokens = 120, .ignore_eos = true, .max_requests = 3});
-  expect_nothing_lost();
-  load_ = std::make_unique<Load>(
-      LoadOptions{.url = gateway_, .model = served_name(), .threads = 1, .prompt_repeats = 8, .max_tokens = 2, .pause_s = 5});
-  ASSERT_TRUE(eventually(kPatience, [&] { return of("prefill") >= 2 && of("prefill") + of("decode") == 4; }))
-      << describe_state() << load_->report().describe();
-  EXPECT_TRUE(eventually(kPatience, [&] { return has_reason(shown_plan(), "RoleChange"); })) << shown_plan().dump(1);
-  const auto is_told = [&](const std::string& reason) {
-    const std::vector<json> events = plane().list(fmt::format("/api/v1/namespaces/{}/events", name_space()));
-    return std::any_of(events.begin(), events.end(), [&](const json& event) { return event.value("reason", "") == reason; });
-  };
-  EXPECT_TRUE(eventually(kPatience, [&] { return is_told("RoleChanging") && is_told("RoleChanged"); })) << describe_state();
-  expect_nothing_lost();
-
-  load_ = std::make_unique<Load>(
-      LoadOptions{.url = gateway_, .model = served_name(), .threads = 8, .prompt_repeats = 8, .max_tokens = 2});
-  const auto prefilled = [&](const json& pod) {
-    const std::string page = http_get(fmt::format("http://{}:8000/metrics", pod["status"].value("podIP", ""))).body;
-    return sample(page, "windlass_worker_requests_finished_total", {{"reason", "prefilled"}}).value;
-  };
-  EXPECT_TRUE(eventually(kPatience,
-                         [&] {
-                           int serving = 0;
-                           for (const json& pod : workers()) serving += prefilled(pod) > 0 ? 1 : 0;
-                           return serving >= 2;
-                         }))
-      << describe_state() << load_->report().describe();
-  EXPECT_EQ(worker_uids(), before) << describe_state();
   expect_nothing_lost();
 }
 
