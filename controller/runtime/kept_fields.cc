@@ -52,7 +52,7 @@ void keep_containers(json& spec, const char* kind, bool tokens) {
 }  // namespace
 
 void keep_read_fields_of_pod(json& pod) {
-  const bool worker = worker_of(pod).has_value();
+  const bool worker = owner_of_worker(pod) != nullptr;
   with(pod, "metadata", [&](json& metadata) {
     if (worker) {
       keep(metadata, {"name", "namespace", "uid", "resourceVersion", "labels", "annotations", "ownerReferences", "finalizers",

@@ -39,7 +39,10 @@ struct PodDefaults {
 // an object or violates pod_policy.h.
 [[nodiscard]] Result<nlohmann::json> pod_of(const Launch& spec, const PodDefaults& defaults);
 
-// nullopt: not one of our workers (no controller owner of kind ModelService, or labels are missing).
+// The ModelService that owns the pod of a worker; nullptr: not one of our workers (no controller owner of this kind, or labels
+// are missing).
+[[nodiscard]] const nlohmann::json* owner_of_worker(const nlohmann::json& pod);
+// nullopt: not one of our workers.
 [[nodiscard]] std::optional<Worker> worker_of(const nlohmann::json& pod);
 
 // Updates the worker from its node. `node` is nullptr if there is none with its name. `missing_for_long`: the node has been

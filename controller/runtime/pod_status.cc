@@ -196,16 +196,20 @@ double unix_seconds(const std::string& rfc3339) {
   return end == nullptr ? 0 : static_cast<double>(::timegm(&parts));
 }
 
-std::optional<Worker> worker_of(const json& pod) {
+const json* owner_of_worker(const json& pod) {
   const json& owners = list_at(pod, {"metadata", "ownerReferences"});
   const auto owner = std::find_if(owners.begin(), owners.end(), [](const json& one) {
     return true_at(one, {"controller"}) && text_at(one, {"kind"}) == "ModelService" &&
            text_at(one, {"apiVersion"}).rfind("windlass.dev/", 0) == 0;
   });
+  const bool worker = text_at(pod, {"metadata", "labels", "app.kubernetes.io/component"}) == "worker";
+  return worker && owner != owners.end() ? &*owner : nullptr;
+}
+
+std::optional<Worker> worker_of(const json& pod) {
+  const json* owner = owner_of_worker(pod);
+  if (owner == nullptr) return std::nullopt;
   const json* labels = at(pod, {"metadata", "labels"});
-  if (owner == owners.end() || labels == nullptr || text_at(*labels, {"app.kubernetes.io/component"}) != "worker") {
-    return std::nullopt;
-  }
   Worker worker;
   worker.name = text_at(pod, {"metadata", "name"});
   worker.name_space = text_at(pod, {"metadata", "namespace"});

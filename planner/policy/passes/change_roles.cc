@@ -20,12 +20,12 @@ std::string count_of(int workers, dispatch::Role role) {
 // A role never loses workers that it needs: those that do not serve yet, or are in trouble, do not count as its own.
 void change(Draft& draft, const Pool& from, const Pool& to) {
   const Service& service = *draft.service;
-  const int ready = static_cast<int>(std::count_if(service.workers.begin(), service.workers.end(), [&](const Worker& worker) {
-    return worker.pool_id() == from.id() && serves(worker);
-  }));
-  const int able = static_cast<int>(std::count_if(service.workers.begin(), service.workers.end(), [&](const Worker& worker) {
-    return worker.pool_id() == from.id() && serves(worker) && worker.can_change_role;
-  }));
+  int ready = 0, able = 0;
+  for (const Worker& worker : service.workers) {
+    if (worker.pool_id() != from.id() || !serves(worker)) continue;
+    ++ready;
+    able += worker.can_change_role ? 1 : 0;
+  }
   const int existing = count_existing(service, to.id());
   const int workers = std::min({able, ready - from.workers, to.workers - existing});
   if (workers <= 0) return;

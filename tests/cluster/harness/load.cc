@@ -63,12 +63,9 @@ void Load::work() {
 }
 
 void Load::one_request(int number) {
-  std::string prompt;
-  for (int i = 0; i < options_.prompt_repeats; ++i) prompt += fmt::format("request {} of the test", number);
   json body = {{"model", options_.model},
-               {"messages", json::array({{{"role", "user"}, {"content", prompt}}})},
+               {"messages", json::array({{{"role", "user"}, {"content", fmt::format("request {} of the test", number)}}})},
                {"max_tokens", options_.max_tokens}};
-  if (options_.ignore_eos) body["ignore_eos"] = true;
   if (options_.stream) body["stream"] = true;
   const HttpAnswer answer = http_post_json(options_.url + "/v1/chat/completions", body, options_.timeout_s);
   std::string failure;

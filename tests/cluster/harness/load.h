@@ -19,10 +19,8 @@ struct LoadOptions {
   std::string url;    // "http://127.0.0.1:8080"
   std::string model;  // the served name
   int threads = 4;
-  int prompt_repeats = 1;  // how long prompts are, in sentences
   int max_tokens = 16;
-  bool ignore_eos = false;  // answers have max_tokens tokens
-  int max_requests = 0;     // in all; 0: until stop()
+  int max_requests = 0;  // in all; 0: until stop()
   double pause_s = 0;
   bool stream = false;
   double timeout_s = 120;
