@@ -18,6 +18,7 @@
 #include "tests/bench/fidelity/operator_data.h"
 #include "tests/bench/fidelity/vidur_ordering.h"
 #include "tests/bench/fidelity/vidur_simulator.h"
+#include "tests/list_source.h"
 
 namespace windlass::bench {
 namespace {
@@ -111,19 +112,6 @@ std::string off(double ours_s, double vidur_s) { return fmt::format("{:+.1f} %",
 
 // ---- whole runs ----
 
-// Replays requests that have been drawn before.
-class Replay final : public workload::RequestSource {
- public:
-  explicit Replay(std::span<const workload::Request> requests) : requests_(requests) {}
-  std::optional<workload::Request> next() override {
-    return at_ == requests_.size() ? std::nullopt : std::optional(requests_[at_++]);
-  }
-
- private:
-  std::span<const workload::Request> requests_;
-  std::size_t at_ = 0;
-};
-
 class Collected final : public sim::ServingObserver {
  public:
   explicit Collected(std::size_t requests) : served_(requests) {}
@@ -148,7 +136,7 @@ Result<std::vector<VidurServed>> our_run(const planner::OperatorModel& model, co
   pool.spec.engine.max_sequences = engine.max_sequences;
   pool.spec.engine.max_batch_tokens = engine.max_batch_tokens;
   pool.spec.engine.kv_blocks = engine.blocks;
-  Replay source(requests);
+  sim::ListSource source({requests.begin(), requests.end()});
   Collected collected(requests.size());
   options.observer = &collected;
   WINDLASS_ASSIGN_OR_RETURN(const auto result, sim::simulate_serving(source, options));

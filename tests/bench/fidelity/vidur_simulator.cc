@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cmath>
 #include <deque>
 
@@ -155,6 +156,7 @@ class Replica {
       while (next < requests_.size() && requests_[next].arrival_s <= now_s_) waiting_.push_back(next++);
       engine_.batching == planner::Batching::kSarathi ? choose_chunks() : choose_whole();
       if (batch_.empty()) {
+        assert(next < requests_.size());  // otherwise one is too long for the cache
         now_s_ = requests_[next].arrival_s;
         continue;
       }

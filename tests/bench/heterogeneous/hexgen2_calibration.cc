@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -19,7 +20,6 @@ namespace {
 
 constexpr double kMemoryShare = 0.9;
 constexpr double kOnlineLoad = 0.75;
-constexpr std::array kWorkloads3 = {kHpld, kHphd, kLphd, kLpld, kOnline};
 
 struct PublishedRow {
   int table;
@@ -134,8 +134,8 @@ double distserve_rate(const hetero::GpuCluster& cluster, const hetero::Inference
 std::vector<PublishedThroughput> published_throughput() {
   std::vector<PublishedThroughput> made;
   for (const PublishedRow& row : kPublished) {
-    for (std::size_t i = 0; i < kWorkloads3.size(); ++i) {
-      if (row.tokens_per_s[i] > 0) made.push_back({row.table, row.system, kWorkloads3[i], row.tokens_per_s[i]});
+    for (std::size_t i = 0; i < std::size(kHexGenWorkloads); ++i) {
+      if (row.tokens_per_s[i] > 0) made.push_back({row.table, row.system, kHexGenWorkloads[i], row.tokens_per_s[i]});
     }
   }
   return made;
@@ -254,12 +254,13 @@ std::string published_table() {
   const auto add = [&](int table, const char* system, const std::array<double, 5>& tokens_per_s) {
     text += fmt::format("| {} | {} |", table, system);
     for (const bool prompts : {false, true}) {
-      for (std::size_t i = 0; i < kWorkloads3.size(); ++i) {
-        const double per_s = tokens_per_s[i] / kWorkloads3[i].output_tokens;
+      for (std::size_t i = 0; i < std::size(kHexGenWorkloads); ++i) {
+        const double per_s = tokens_per_s[i] / kHexGenWorkloads[i].output_tokens;
         if (per_s == 0) {
           text += " |";
         } else {
-          text += prompts ? fmt::format(" {:.0f} |", per_s * kWorkloads3[i].input_tokens) : fmt::format(" {:.2f} |", per_s);
+          text +=
+              prompts ? fmt::format(" {:.0f} |", per_s * kHexGenWorkloads[i].input_tokens) : fmt::format(" {:.2f} |", per_s);
         }
       }
     }
@@ -313,7 +314,7 @@ Result<std::string> figures_table(const std::array<HexGenShares, 2>& fits) {
       "|\n|---|---|---:|---:|---:|---:|---:|---:|---|---|\n";
   for (const int table : {3, 4}) {
     const HexGenShares& shares = fits[table == 3 ? 0 : 1];
-    for (const HexGenWorkload& workload : kWorkloads3) {
+    for (const HexGenWorkload& workload : kHexGenWorkloads) {
       if (table == 4 && workload.name == std::string_view(kOnline.name)) continue;
       text += fmt::format("| {} | {} |", table, workload.name);
       for (const PublishedThroughput& of : published_throughput()) {
@@ -338,24 +339,24 @@ Result<std::string> settings_table(const HexGenShares& shares, Executor& executo
     int count = 0;
     for (const int setting : {1, 2, 3, 4, 5}) {
       WINDLASS_ASSIGN_OR_RETURN(const auto rates,
-                                parallel_map<Result<double>>(executor, 3 * kWorkloads3.size(), [&](std::size_t i) {
-                                  const auto system = static_cast<HexGenSystem>(i / kWorkloads3.size());
+                                parallel_map<Result<double>>(executor, 3 * std::size(kHexGenWorkloads), [&](std::size_t i) {
+                                  const auto system = static_cast<HexGenSystem>(i / std::size(kHexGenWorkloads));
                                   return modelled_rate(system, paper_setting(system == HexGenSystem::kDistServe ? 0 : setting),
-                                                       model, kWorkloads3[i % kWorkloads3.size()], shares);
+                                                       model, kHexGenWorkloads[i % std::size(kHexGenWorkloads)], shares);
                                 }));
       for (const Result<double>& of : rates) {
         if (!of.ok()) return of.error();
       }
       text += fmt::format("| {} | {} |", model, setting);
       for (const std::size_t peer : {1, 2}) {
-        for (std::size_t i = 0; i < kWorkloads3.size(); ++i) {
-          const double ratio = *rates[i] / *rates[peer * kWorkloads3.size() + i];
+        for (std::size_t i = 0; i < std::size(kHexGenWorkloads); ++i) {
+          const double ratio = *rates[i] / *rates[peer * std::size(kHexGenWorkloads) + i];
           text += fmt::format(" {:.2f} |", ratio);
           if (setting < 5) logs[peer - 1] += std::log(ratio);
         }
       }
       text += "\n";
-      if (setting < 5) count += static_cast<int>(kWorkloads3.size());
+      if (setting < 5) count += static_cast<int>(std::size(kHexGenWorkloads));
     }
     text += fmt::format("| {} | mean of 1 to 4 | **{:.2f}** | | | | | **{:.2f}** | | | | |\n", model, std::exp(logs[0] / count),
                         std::exp(logs[1] / count));

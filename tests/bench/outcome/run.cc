@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "tests/list_source.h"
 #include "tests/reference/autoscalers/baseline_dynamo.h"
 #include "tests/reference/autoscalers/baseline_keda.h"
 #include "tests/reference/autoscalers/baseline_wva.h"
@@ -16,19 +17,6 @@ namespace windlass::bench {
 namespace {
 
 constexpr double kSampleS = 5;
-
-class BorrowedRequests final : public workload::RequestSource {
- public:
-  explicit BorrowedRequests(const std::vector<workload::Request>& requests) : requests_(requests) {}
-  std::optional<workload::Request> next() override {
-    if (next_ == requests_.size()) return std::nullopt;
-    return requests_[next_++];
-  }
-
- private:
-  const std::vector<workload::Request>& requests_;
-  std::size_t next_ = 0;
-};
 
 class MinuteWatch final : public sim::ServingObserver {
  public:
@@ -155,7 +143,7 @@ Result<OutcomeRun> run_outcome(const OutcomeWorkload& workload, const OutcomeSet
     options.observer = &watch;
     options.sample_interval_s = kSampleS;
   }
-  BorrowedRequests source(workload.requests);
+  sim::ListSource source(workload.requests);
   WINDLASS_ASSIGN_OR_RETURN(const auto results, sim::simulate_cluster(source, options));
   const sim::ServingResult& result = results.front();
   outcome.attainment = result.attainment;

@@ -8,8 +8,8 @@
 #include "planner/chain/design_load.h"
 #include "planner/sim/session_simulation.h"
 #include "tests/effort.h"
+#include "tests/list_source.h"
 #include "tests/unit/planner/chain/bprr_fixtures.h"
-#include "tests/unit/planner/sim/list_source.h"
 
 namespace windlass::sim {
 namespace {

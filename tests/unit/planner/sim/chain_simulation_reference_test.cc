@@ -16,25 +16,13 @@
 #include "planner/dispatch/policies.h"
 #include "planner/sim/chain_simulation.h"
 #include "tests/effort.h"
+#include "tests/list_source.h"
 
 namespace windlass::sim {
 namespace {
 
 using dispatch::PolicyKind;
 using workload::Request;
-
-class ListSource final : public workload::RequestSource {
- public:
-  explicit ListSource(std::vector<Request> requests) : requests_(std::move(requests)) {}
-  std::optional<Request> next() override {
-    if (next_ == requests_.size()) return std::nullopt;
-    return requests_[next_++];
-  }
-
- private:
-  std::vector<Request> requests_;
-  std::size_t next_ = 0;
-};
 
 struct Served {
   long arrived_ns = 0, started_ns = -1, ended_ns = -1;

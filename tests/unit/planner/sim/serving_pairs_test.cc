@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/sim/serving_simulation.h"
-#include "tests/unit/planner/sim/list_source.h"
+#include "tests/list_source.h"
 #include "tests/unit/planner/sim/serving_fixture.h"
 
 namespace windlass::sim {

@@ -11,7 +11,7 @@
 #include "planner/sim/event_time.h"
 #include "planner/sim/serving_simulation.h"
 #include "tests/effort.h"
-#include "tests/unit/planner/sim/list_source.h"
+#include "tests/list_source.h"
 #include "tests/unit/planner/sim/serving_fixture.h"
 
 namespace windlass::sim {

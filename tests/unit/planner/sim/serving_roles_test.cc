@@ -14,7 +14,7 @@
 #include "planner/sim/serving_simulation.h"
 #include "planner/sim/serving_worker.h"
 #include "planner/sim/worker_chooser.h"
-#include "tests/unit/planner/sim/list_source.h"
+#include "tests/list_source.h"
 #include "tests/unit/planner/sim/serving_fixture.h"
 
 namespace windlass::sim {

@@ -17,7 +17,7 @@
 #include "planner/perf/linear_model.h"
 #include "planner/policy/make_plan.h"
 #include "planner/sim/serving_simulation.h"
-#include "tests/unit/planner/sim/list_source.h"
+#include "tests/list_source.h"
 
 namespace windlass::sim {
 namespace {
