@@ -277,6 +277,7 @@ struct PolicyMemory {
   std::vector<Recommendation> wanted;  // changes of `desired` within the last minute, and the last one before that, oldest
                                        // first
   std::optional<Change> last_change;   // of `desired`, within minWorkers and maxWorkers
+  std::optional<double> earlier_up_s;  // when `desired` last rose, if it has fallen since
   std::optional<double> panic_until_s;
   std::optional<double> queue_since_s;  // since then requests have waited at every plan
   std::optional<double> queue_until_s;  // end of the last queue that lasted

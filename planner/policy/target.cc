@@ -191,8 +191,9 @@ class Decision {
 
   // Whether workers were added so recently that misses within the last `window_s` may be older than them.
   [[nodiscard]] bool answered(double window_s) const {
-    return memory_.last_change && memory_.last_change->direction == Direction::kUp &&
-           now_s_ - memory_.last_change->at_s < window_s + start_s_;
+    const bool rose_last = memory_.last_change && memory_.last_change->direction == Direction::kUp;
+    const std::optional<double> up_s = rose_last ? memory_.last_change->at_s : memory_.earlier_up_s;
+    return up_s && now_s_ - *up_s < window_s + start_s_;
   }
 
   // Whether measured requests miss the objective with the current workers.
@@ -520,7 +521,12 @@ class Decision {
       return std::max(target_.floor, scaling_.max_workers ? std::min(workers, *scaling_.max_workers) : workers);
     };
     const int now = inside(target_.wanted), before = inside(current_);
-    if (now != before) memory.last_change = Change{now_s_, now > before ? Direction::kUp : Direction::kDown};
+    if (now != before) {
+      const auto& last = memory.last_change;
+      if (last && last->direction == Direction::kUp) memory.earlier_up_s = last->at_s;
+      if (now > before) memory.earlier_up_s.reset();
+      memory.last_change = Change{now_s_, now > before ? Direction::kUp : Direction::kDown};
+    }
     auto& entries = memory.wanted;
     for (int workers : {current_, target_.wanted}) {
       if (entries.empty() || entries.back().workers != workers) entries.push_back(Recommendation{now_s_, workers});
@@ -623,7 +629,7 @@ PolicyMemory advance_memory(const Service& service, double now_s) {
                   [&](const SideShare& side) { return side.lower && ahead(side.lower->at_s); }) ||
       ahead(memory.configuration_since_s) || (memory.busiest && ahead(memory.busiest->at_s)) ||
       (memory.role_change && ahead(memory.role_change->at_s)) || (memory.last_change && ahead(memory.last_change->at_s)) ||
-      (memory.counted && !(memory.counted->at_s <= now_s + 1)) ||
+      ahead(memory.earlier_up_s) || (memory.counted && !(memory.counted->at_s <= now_s + 1)) ||
       (memory.panic_until_s && !(*memory.panic_until_s <= now_s + kPanicWindowS));
   if (foreign) memory = PolicyMemory{};
   if (!memory.history_since_s) {

@@ -119,6 +119,7 @@ void settle(Service& service, double now_s) {
   memory.wanted.clear();
   memory.desired.reset();
   memory.last_change.reset();
+  memory.earlier_up_s.reset();
   memory.panic_until_s.reset();
   memory.counted.reset();
   memory.arrivals.clear();

@@ -127,8 +127,8 @@ TEST(MeasuredTimes, MissesAddWorkersWhateverTheModelSays) {
   EXPECT_EQ(later(kShortfallMemoryS + 1, 5), 0);
 }
 
-// Given misses that chance explains, misses while requests wait, misses right after workers were added, and misses with as many
-// workers as requests; expects no additional worker.
+// Given misses that chance explains, misses while requests wait, misses right after workers were added (also if one was removed
+// since), and misses with as many workers as requests; expects no additional worker.
 TEST(MeasuredTimes, OtherMissesAddNoWorkers) {
   EXPECT_EQ(plan_of(steady(4, 0.9, 10, 10)).desired_workers(), 4);
   Service waiting = steady(4, 0.5, 300, 10);
@@ -136,6 +136,9 @@ TEST(MeasuredTimes, OtherMissesAddNoWorkers) {
   EXPECT_EQ(plan_of(waiting).desired_workers(), 4);
   Service added = steady(4, 0.5, 300, 10);
   added.memory.last_change = Change{kNow - 60, Direction::kUp};
+  EXPECT_EQ(plan_of(added).desired_workers(), 4);
+  added.memory.last_change = Change{kNow - 5, Direction::kDown};
+  added.memory.earlier_up_s = kNow - 60;
   EXPECT_EQ(plan_of(added).desired_workers(), 4);
   const ServicePlan alone = plan_of(steady(4, 0.5, 300, 1));
   EXPECT_EQ(alone.desired_workers(), 4);
