@@ -55,7 +55,8 @@ void write(Draft& draft, double now_s) {
       plan.reasons.push_back(Reason{"HeldAsIs", "no plan is possible; running workers stay", {}});
     }
   }
-  if (!draft.applies()) plan.memory.desired.reset();
+  // A held service still wants the workers that an earlier plan asked for, also those that nobody has seen yet.
+  if (!draft.applies() && !draft.is_held()) plan.memory.desired.reset();
   plan.memory.slots.clear();
   for (const Configuration& pool : draft.effective) {
     const auto& given = draft.memory.slots;

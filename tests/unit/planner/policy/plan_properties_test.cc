@@ -196,7 +196,8 @@ void expect_planning_twice_changes_nothing(const Snapshot& snapshot, const Plan&
   }
   const Plan second = make_plan(again);
   for (std::size_t i = 0; i < again.services.size(); ++i)
-    ASSERT_EQ(second.services[i].pools, plan.services[i].pools) << "service " << i;
+    ASSERT_EQ(second.services[i].pools, plan.services[i].pools)
+        << "service " << i << "\nfirst: " << to_json(plan) << "\nsecond: " << to_json(second);
 }
 
 // Given any snapshot; expects a plan for every service in order, with reasons, conditions, sensible pools and bounded memory.
