@@ -182,18 +182,19 @@ def _run_cases(tests, nice):
     return list(outcomes.values()), [left] if left else []
 
 
-def _batches(tests):
+def batches(tests):
+    """Lists of tests that run in one process each."""
     programs, entries = defaultdict(list), []
     for test in tests:
         if test.shares_a_process:
             programs[test.program, test.environment].append(test)
         else:
             entries.append([test])
-    batches = []
+    found = []
     for cases in programs.values():
         count = -(-len(cases) // BATCH)
-        batches += [cases[i::count] for i in range(count)]  # dealt out in turn: neighbours often cost about the same
-    return batches + entries
+        found += [cases[i::count] for i in range(count)]  # dealt out in turn: neighbours often cost about the same
+    return found + entries
 
 
 class Runner:
@@ -212,7 +213,7 @@ class Runner:
         return outcomes
 
     def _run_side_by_side(self, tests, width, nice, progress):
-        batches = sorted(_batches(tests), key=lambda batch: -sum(self.seconds_of.get(t.name, 0.05) for t in batch))
+        ordered = sorted(batches(tests), key=lambda batch: -sum(self.seconds_of.get(t.name, 0.05) for t in batch))
         outcomes, lock, spoke = [], threading.Lock(), time.monotonic()
 
         def work(batch):
@@ -235,7 +236,7 @@ class Runner:
                         self.say(f"   {len(outcomes)} of {len(tests)} tests")
 
         with ThreadPoolExecutor(width) as pool:
-            for future in [pool.submit(work, batch) for batch in batches]:
+            for future in [pool.submit(work, batch) for batch in ordered]:
                 future.result()
         return outcomes
 

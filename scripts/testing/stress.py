@@ -23,7 +23,8 @@ LONG_SPAN, LONG_RUNS = 600, 20  # a longer one runs for ten minutes, and at leas
 
 DESCRIPTION = """Runs every test whose name matches REGEX repeatedly under artificial CPU, memory and I/O load (stress-ng), and prints how
 often each one failed, with the log of its first failure. A test of less than 2 s runs --times times, a longer one for ten minutes
-and at least 20 times. Results accumulate by commit in ~/.cache/windlass/stress; a tree with uncommitted changes counts separately.
+and at least 20 times. Unit tests share processes, as in scripts/test. Results accumulate by commit in
+~/.cache/windlass/stress; a tree with uncommitted changes counts separately.
 
 With --owed, runs the tests with a thread, a socket, a process or a clock that have too few runs in tests/stress-record.tsv,
 those with the fewest runs first, and adds the results to it. When you fix a test, delete its line."""
@@ -184,35 +185,32 @@ def run_all(tests, options, results):
     runs = runner.Runner(1, {}, lambda text: print(text, flush=True))
     done, lock, spoke = [0], threading.Lock(), [time.monotonic()]
 
-    def one(test):
-        before = results.record.of(test.name) if results.record else {"runs": 0, "seconds": 0}
-        spent, count = before["seconds"], before["runs"]
-        if is_enough(count, spent, options.times):
-            return
-        while True:
+    def until_enough(batch):
+        """Runs a batch's tests together, as scripts/test does, each until it has enough runs."""
+        known = {}  # runs and seconds of each test so far
+        for test in batch:
+            of = results.record.of(test.name) if results.record else {"runs": 0, "seconds": 0}
+            known[test.name] = (of["runs"], of["seconds"])
+        left = batch
+        while left := [test for test in left if not is_enough(*known[test.name], options.times)]:
             if deadline and time.monotonic() > deadline:
-                return
-            since = time.monotonic()
-            outcomes = runs.run([test], progress=False)
+                break
+            outcomes = runs.run(left, jobs=1, progress=False)
             for outcome in outcomes:
                 results.add(outcome)
-            count += 1
-            if all(outcome.status == "skipped" for outcome in outcomes):
-                break
-            spent += time.monotonic() - since
-            if spent / count >= SHORT:
-                results.save()  # a long run may be stopped early
-            if is_enough(count, spent, options.times):
-                break
-        results.save()
+                count, spent = known.get(outcome.test.name, (0, 0))
+                known[outcome.test.name] = (count + 1, spent + outcome.seconds)
+            results.save()  # it may be stopped early
+            ran = {outcome.test.name for outcome in outcomes if outcome.status != "skipped"}
+            left = [test for test in left if test.name in ran]
         with lock:
-            done[0] += 1
+            done[0] += len(batch)
             if time.monotonic() - spoke[0] > 15 or done[0] == len(tests):
                 spoke[0] = time.monotonic()
                 print(f"   {done[0]} of {len(tests)} tests", flush=True)
 
     with ThreadPoolExecutor(options.jobs) as pool:
-        for future in [pool.submit(one, test) for test in tests]:
+        for future in [pool.submit(until_enough, batch) for batch in runner.batches(tests)]:
             future.result()
 
 
