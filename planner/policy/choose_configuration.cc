@@ -40,22 +40,28 @@ Hint no_split_holds(const Offers& offers) {
   return {Truth::kFalse, "NoSplitHolds", offers.why.empty() ? "no confirmed deployment splits the phases" : offers.why};
 }
 
-// Split phases without a usable offer: closed forms start a new service; a running one waits for the search.
+// Split phases without a usable offer. A new service starts on closed forms, even if the search found nothing that holds; so a
+// preview shows what runs. A running one waits for the search.
 ConfigurationChoice split_without_offer(const ConfigurationInput& given, bool nothing_runs,
                                         const std::vector<Reason>& rejected) {
   const std::optional<Offers>& offers = given.service->offers;
-  if (offers && offers->complete) {
-    if (rejected.empty()) {
-      Hint none = no_split_holds(*offers);
-      return refuse(none.status, none.reason.c_str(), std::move(none.message));
-    }
+  const bool complete = offers && offers->complete;
+  if (complete && !rejected.empty()) {
     const Reason& first = rejected.front();  // already among the reasons
     ConfigurationChoice none;
     none.feasible = Hint{first.code == kClassUnread ? Truth::kUnknown : Truth::kFalse, first.code, first.message};
     return none;
   }
   if (nothing_runs) {
-    if (const auto closed = split_by_closed_forms(given)) return choice_of(given, *closed);
+    if (const auto closed = split_by_closed_forms(given)) {
+      ConfigurationChoice choice = choice_of(given, *closed);
+      if (complete && choice.chosen) choice.feasible = no_split_holds(*offers);
+      return choice;
+    }
+  }
+  if (complete) {
+    Hint none = no_split_holds(*offers);
+    return refuse(none.status, none.reason.c_str(), std::move(none.message));
   }
   return refuse(Truth::kUnknown, "StrategySearching",
                 "still searching for a way to split the phases; workers are left unchanged");

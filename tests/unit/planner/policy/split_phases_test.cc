@@ -442,6 +442,22 @@ TEST(SplitPhases, ChangesOverAndBackWithoutAGap) {
   }
 }
 
+// Given a new service for which the search found no split that holds; expects it to start as one does whose search still
+// runs, with the search's answer as its condition.
+TEST(SplitPhases, StartsAlsoWhereNoSplitHolds) {
+  Service service = split_service("chat", 10);
+  service.offers.reset();
+  const ServicePlan searching = make_plan(cluster({service})).services[0];
+  EXPECT_EQ(searching.feasible.status, Truth::kTrue) << searching.feasible.message;
+  service.offers = testing::no_offers("the first token needs 2 s");
+  const ServicePlan planned = make_plan(cluster({service})).services[0];
+  EXPECT_EQ(planned.feasible.status, Truth::kFalse);
+  EXPECT_EQ(planned.feasible.reason, "NoSplitHolds");
+  EXPECT_EQ(planned.feasible.message, "the first token needs 2 s");
+  EXPECT_GT(planned.desired_workers(), 1);
+  EXPECT_EQ(planned.pools, searching.pools);
+}
+
 // Given split phases whose load outgrows maxCostPerHour, so that no strategy's deployment holds it; expects both sides to grow
 // as far as the money goes, with what limits them named.
 TEST(SplitPhases, GrowsToTheBudget) {
