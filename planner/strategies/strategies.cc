@@ -9,6 +9,7 @@
 
 #include "planner/strategies/aladdin/aladdin.h"
 #include "planner/strategies/auto/auto_plan.h"
+#include "planner/strategies/chains/chains.h"
 #include "planner/strategies/distserve/distserve.h"
 #include "planner/strategies/hexgen2/hexgen2.h"
 #include "planner/strategies/huawei/huawei.h"
@@ -62,9 +63,11 @@ const std::vector<NamedStrategy>& strategies() {
       {"vidur", "the most requests per dollar over accelerators, parallelism, batching and batch size (Vidur-Search)",
        [](const Problem& problem, const Effort& effort) { return vidur_plan(problem, effort); }},
       {"hexgen2", "prefill and decode groups of heterogeneous GPUs, by graph partition and maximum flow (HexGen-2)",
-       [](const Problem& problem, const Effort& effort) { return hetero::hexgen2_plan(problem, effort); }, true},
+       [](const Problem& problem, const Effort& effort) { return hetero::hexgen2_plan(problem, effort); }, true, true},
       {"huawei", "the tensor parallelism with the highest throughput on each machine (Huawei)",
-       [](const Problem& problem, const Effort& effort) { return hetero::huawei_plan(problem, effort); }, true},
+       [](const Problem& problem, const Effort& effort) { return hetero::huawei_plan(problem, effort); }, true, true},
+      {"chains", "chains of servers that hold the model together, for models that no worker holds (GBP-CR)",
+       [](const Problem& problem, const Effort& effort) { return hetero::chains_plan(problem, effort); }, true},
   };
   return kStrategies;
 }

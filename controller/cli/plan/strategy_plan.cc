@@ -166,7 +166,7 @@ struct Objection {
   int exit_code = kFailed;
 };
 
-// Why a strategy that places on nodes cannot run: there is no cluster, or its goal differs.
+// Why a strategy that places on nodes cannot run: there is no cluster, or it has a goal of its own.
 std::optional<Objection> objection_to(const StrategyFlags& flags, const search::Problem& problem,
                                       const search::NamedStrategy& strategy) {
   if (!strategy.needs_cluster || flags.compare) return std::nullopt;
@@ -176,7 +176,7 @@ std::optional<Objection> objection_to(const StrategyFlags& flags, const search::
                     "`cluster: {{nodes: [{{name, accelerator, gpus}}], links: {{default: {{GBps, latency}}}}}}` (docs/plan.md)",
                     flags.files.front(), flags.strategy)};
   }
-  if (flags.goal.empty() || flags.goal == to_string(search::Goal::kThroughput)) return std::nullopt;
+  if (!strategy.takes_all_gpus || flags.goal.empty() || flags.goal == to_string(search::Goal::kThroughput)) return std::nullopt;
   return Objection{
       fmt::format("--goal: must be throughput for {} (got {}); or choose another --strategy", strategy.name, flags.goal),
       kUsage};

@@ -27,7 +27,8 @@ StrategyOutcome StrategyRunner::run(const search::NamedStrategy& strategy, const
   outcome.wall_s = monotonic_s() - begin_s;
   if (planned.ok()) {
     outcome.plan = std::move(planned).value();
-    if (!outcome.plan->deployment.chains.empty()) confirm(problem, *outcome.plan);
+    const bool placed = !outcome.plan->deployment.chains.empty();
+    if (placed && !outcome.plan->predicted.simulated) confirm(problem, *outcome.plan);
   } else {
     outcome.error = planned.error().message;
     outcome.infeasible = planned.error().code == ErrorCode::kNotFound;

@@ -117,8 +117,8 @@ std::string strategy_table(const search::Problem& problem, const StrategyOutcome
   for (const std::string& reason : plan.reasons) text += wrapped(reason, 2);
   text += runners_up(plan);
   if (placed) text += notes_text(notes);
-  return text + fmt::format("\n{} {}, {:.2f} s{}\n", placed ? plan.iterations : plan.trials,
-                            placed ? "refinements" : "simulations", outcome.wall_s,
+  return text + fmt::format("\n{} {}, {:.2f} s{}\n", plan.trials > 0 ? plan.trials : plan.iterations,
+                            plan.trials > 0 ? "simulations" : "refinements", outcome.wall_s,
                             plan.stopped ? ", stopped before the search was complete" : "");
 }
 

@@ -12,6 +12,7 @@
 #include "planner/deployment/chains.h"
 #include "planner/perf/scaled_model.h"
 #include "planner/strategies/core/chain_model.h"
+#include "planner/strategies/core/staged_model.h"
 #include "planner/strategies/core/worker_kinds.h"
 #include "planner/strategies/core/worker_models.h"
 
@@ -57,6 +58,9 @@ Result<Model> model_of(const Problem& problem, const Chain& chain) {
   if (chain.role == dispatch::Role::kUnified && chain.hops.size() == 1) {
     WINDLASS_ASSIGN_OR_RETURN(auto kind, roofline_models(problem.shape)(spec, chain.tensor_parallel(), 1));
     model = std::move(kind.model);
+  } else if (chain.role == dispatch::Role::kUnified) {
+    WINDLASS_ASSIGN_OR_RETURN(auto made, hetero::StagedModel::make(problem.shape, *problem.cluster, chain));
+    model = std::make_shared<const hetero::StagedModel>(std::move(made));
   } else {
     WINDLASS_ASSIGN_OR_RETURN(auto made, hetero::ChainModel::make(problem.shape, *problem.cluster, chain));
     model = std::make_shared<const hetero::ChainModel>(std::move(made));

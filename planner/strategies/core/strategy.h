@@ -86,7 +86,8 @@ struct NamedStrategy {
   const char* name;   // "aladdin"
   const char* about;  // one line for people
   Strategy plan;
-  bool needs_cluster = false;  // places on the nodes of Problem::cluster
+  bool needs_cluster = false;   // places on the nodes of Problem::cluster
+  bool takes_all_gpus = false;  // for the most requests per second, whatever the goal
 };
 
 }  // namespace windlass::search

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "planner/base/result.h"
-#include "planner/perf/operator_model.h"
+#include "planner/perf/engine_overhead.h"
 #include "planner/strategies/core/strategy.h"
 #include "planner/strategies/huawei/huawei_estimate.h"
 
@@ -29,12 +29,7 @@ namespace windlass::hetero {
 using BatchTimesOf =
     std::function<Result<dispatch::BatchTimes>(const ClusterNode& machine, int tensor_parallel, double kv_tokens)>;
 
-// Model of an instance from the machine's data sheet and its own link (planner/perf/operator_model.h). `overhead`: the engine's
-// additional time; its memory is not used here. Errors: those of OperatorModel.
-[[nodiscard]] Result<std::shared_ptr<const planner::IterationModel>> roofline_instance(
-    const planner::ModelShape& shape, const ClusterNode& machine, int tensor_parallel,
-    const planner::EngineOverhead& overhead = {});
-// Fitted to that roofline.
+// Fitted to roofline_instance() with that overhead.
 [[nodiscard]] BatchTimesOf roofline_batch_times(const planner::ModelShape& shape, const planner::EngineOverhead& overhead = {});
 
 struct HuaweiOptions {

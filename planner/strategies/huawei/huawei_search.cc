@@ -5,10 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "planner/catalog/efficiency.h"
-#include "planner/perf/operator_times.h"
-#include "planner/perf/profile_operators.h"
 #include "planner/sizing/worker_config.h"
+#include "planner/strategies/core/staged_model.h"
 #include "planner/strategies/huawei/huawei.h"
 #include "planner/strategies/huawei/huawei_latency.h"
 
@@ -89,25 +87,6 @@ InstanceOption estimated(const planner::ModelShape& shape, const ClusterNode& ma
 }
 
 }  // namespace
-
-Result<std::shared_ptr<const planner::IterationModel>> roofline_instance(const planner::ModelShape& shape,
-                                                                         const ClusterNode& machine, int tensor_parallel,
-                                                                         const planner::EngineOverhead& overhead) {
-  planner::AcceleratorSpec spec = machine.accelerator;
-  spec.intra_link_bandwidth_bytes_per_s = machine.within.bytes_per_s;
-  spec.intra_link_latency_s = machine.within.latency_s;
-  const planner::OperatorHardware hardware = planner::operator_hardware(spec);
-  planner::AcceleratorEfficiency efficiency = planner::efficiency_of(spec.name, hardware.flops_8bit > 0).efficiency;
-  // A step of an all-reduce takes at least a message's latency.
-  efficiency.collective_hop_s = std::max(efficiency.collective_hop_s, machine.within.latency_s);
-  planner::OperatorModelOptions options;
-  options.tensor_parallel = tensor_parallel;
-  options.overhead = overhead;
-  WINDLASS_ASSIGN_OR_RETURN(options.weights, planner::gemm_kind(shape));
-  const planner::OperatorTimes times(hardware, efficiency, {});
-  WINDLASS_ASSIGN_OR_RETURN(auto model, planner::OperatorModel::make(shape, spec, times, options));
-  return std::shared_ptr<const planner::IterationModel>(std::make_shared<planner::OperatorModel>(std::move(model)));
-}
 
 BatchTimesOf roofline_batch_times(const planner::ModelShape& shape, const planner::EngineOverhead& overhead) {
   return [shape, overhead](const ClusterNode& machine, int tensor_parallel, double kv_tokens) -> Result<dispatch::BatchTimes> {

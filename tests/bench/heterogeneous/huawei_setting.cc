@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "planner/catalog/accelerators_by_name.h"
+#include "planner/strategies/core/staged_model.h"
 #include "tests/bench/fidelity/orderings.h"
 
 namespace windlass::bench {

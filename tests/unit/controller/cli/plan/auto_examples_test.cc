@@ -27,6 +27,7 @@ const std::map<std::string, Frozen> kFrozen = {
     {"cluster/hexgen2-setting-3.yaml", {kInfeasible}},
     {"cluster/hexgen2-setting-4.yaml", {kInfeasible}},
     {"cluster/hexgen2-setting-5.yaml", {kInfeasible}},
+    {"cluster/llama3-70b-l40s-a6000.yaml", {kInfeasible}},
     {"llama3-8b.yaml", {kDone, 2}},
     {"plan/llama3-8b.yaml", {kDone, 3}},
     {"tiny.yaml", {kDone, 0.05}},

@@ -167,7 +167,7 @@ TEST(ClusterPlan, ExamplesWork) {
     EXPECT_LE(outcome.json().at("gpus").get<int>(), 24);
     EXPECT_LE(outcome.json().at("costPerHour").get<double>(), 29.52 + 1e-9);
   }
-  EXPECT_EQ(files, 7);
+  EXPECT_EQ(files, 8);
 }
 
 // Given typical mistakes; expects a line that names the mistake, and the exit code of a wrong command line or file.
