@@ -21,7 +21,8 @@ constexpr std::array kStrategies = {"aladdin", "vidur", "mix", "huawei", "distse
 void print_row(const OneAnswer& answer) {
   std::map<std::string, std::string> costs;
   for (const planner::StrategyAnswer& one : answer.answers) {
-    const bool holds = !one.deployment.empty() && !one.outcome.starts_with("m");
+    const bool misses = one.outcome.starts_with("misses") || one.outcome.starts_with("meets the objective for");
+    const bool holds = !one.deployment.empty() && !misses && !one.outcome.starts_with("needs");
     costs[one.strategy] = holds ? fmt::format("{:.2f}", one.cost_per_hour) : "-";
   }
   std::string pools;
