@@ -71,10 +71,7 @@ std::optional<EngineLatency> latency(const Exposition& page, const std::string& 
   EngineLatency read;
   read.sum_s = usable(page.sum(name + "_sum", match));
   read.count = usable(page.sum(name + "_count", match));
-  if (auto histogram = page.histogram(name, match); histogram.ok() && (!read.sum_s || std::isfinite(histogram->sum)))
-    read.histogram = std::move(histogram).value();
-  if (!read.count && read.histogram) read.count = read.histogram->count();
-  if (!read.sum_s && !read.count && !read.histogram) return std::nullopt;
+  if (!read.sum_s && !read.count) return std::nullopt;
   return read;
 }
 
@@ -212,7 +209,7 @@ void read_llama_cpp(const Exposition& page, EngineMetrics& read) {
   read.generation_tokens = counter(page, "llamacpp:tokens_predicted_total");
   read.prefill_seconds = counter(page, "llamacpp:prompt_seconds_total");
   if (const auto seconds = counter(page, "llamacpp:tokens_predicted_seconds_total"); seconds && read.generation_tokens)
-    set_token_time(read, EngineLatency{seconds, read.generation_tokens, std::nullopt}, TokenTime::kGenerationSeconds);
+    set_token_time(read, EngineLatency{seconds, read.generation_tokens}, TokenTime::kGenerationSeconds);
 }
 
 struct EngineNames {

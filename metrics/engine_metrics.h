@@ -53,11 +53,11 @@ enum class EngineKind { kWindlass, kVllm, kSglang, kTensorRtLlm, kTritonTensorRt
 // the engine, so scrape the engines.
 [[nodiscard]] std::optional<EngineKind> detect_engine(const Exposition& page);
 
-// Observations since the engine started. A page may have any of the three without the others.
+// Observations since the engine started. A page may have either without the other. Buckets are not read: at ten thousand
+// workers they would take more time and memory than everything else on the page.
 struct EngineLatency {
   std::optional<double> sum_s;
   std::optional<double> count;
-  std::optional<HistogramSnapshot> histogram;  // its own sum is 0 when sum_s is absent
 };
 
 // Meaning of one observation of time_per_token.
@@ -102,6 +102,9 @@ struct EngineMetrics {
   std::vector<MeasuredIteration> measured;  // only from our own worker; at most kMaxMeasuredIterations, the rest is ignored
   std::optional<double> start_time_s;       // Unix time of the process start; a change means another run of the engine
 };
+
+// Whether read_engine_metrics() may read the series of this name, of whichever engine.
+[[nodiscard]] inline bool is_read_of_engines(std::string_view series) { return !series.ends_with("_bucket"); }
 
 // nullopt when no engine's names are on the page.
 [[nodiscard]] std::optional<EngineMetrics> read_engine_metrics(const Exposition& page);

@@ -254,28 +254,34 @@ Result<void> read_type(std::string_view line, std::size_t number, Exposition& pa
   return {};
 }
 
-// The name at the start of the line, if a value or labels follow it.
-std::optional<std::string> legible_name(std::string_view line, std::size_t number) {
+// The name at the start of the line, if a value or labels follow it; otherwise empty.
+std::string_view legible_name(std::string_view line, std::size_t number) {
   LineScanner scanner(line, number);
   scanner.skip_spaces();
   const std::string_view name = scanner.name(true);
-  if (name.empty()) return std::nullopt;
-  return scanner.at_end() || scanner.next_is(" \t{") ? std::optional(std::string(name)) : std::nullopt;
+  return scanner.at_end() || scanner.next_is(" \t{") ? name : std::string_view();
+}
+
+bool left_out(std::string_view line, std::size_t number, const WantedSeries& wanted) {
+  if (!wanted) return false;
+  const std::string_view name = legible_name(line, number);
+  return !name.empty() && !wanted(name);
 }
 
 }  // namespace
 
-Result<Exposition> parse_exposition(std::string_view text) {
+Result<Exposition> parse_exposition(std::string_view text, const WantedSeries& wanted) {
   Exposition page;
-  page.samples.reserve(static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) + 1);
+  if (!wanted) page.samples.reserve(static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) + 1);
   WINDLASS_RETURN_IF_ERROR(for_each_line(text, [&](std::string_view line, std::size_t number, bool) -> Result<void> {
     if (is_comment(line)) return read_type(line, number, page);
+    if (left_out(line, number, wanted)) return {};
     return LineScanner(line, number).read(page.samples.emplace_back());
   }));
   return page;
 }
 
-Result<PartialExposition> parse_exposition_partially(std::string_view text) {
+Result<PartialExposition> parse_exposition_partially(std::string_view text, const WantedSeries& wanted) {
   PartialExposition read;
   std::set<std::string> broken;
   std::optional<Error> first;
@@ -284,17 +290,18 @@ Result<PartialExposition> parse_exposition_partially(std::string_view text) {
       static_cast<void>(read_type(line, number, read.page));
       return {};
     }
+    if (left_out(line, number, wanted)) return {};
     LineScanner scanner(line, number);
     auto sample = scanner.sample();
     if (sample.ok() && whole) {
       read.page.samples.push_back(std::move(sample).value());
       return {};
     }
-    auto name = legible_name(line, number);
+    const std::string_view name = legible_name(line, number);
     const Error error = sample.ok() ? scanner.bad("after " + sample->name, "", "a line feed") : sample.error();
-    if (!name) return error;
+    if (name.empty()) return error;
     if (!first) first = error;
-    broken.insert(*std::move(name));
+    broken.emplace(name);
     return {};
   }));
   std::erase_if(read.page.samples, [&](const Sample& sample) { return broken.contains(sample.name); });

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -61,8 +62,12 @@ struct Exposition {
 // Parses a value as the format writes it: a number, NaN, +Inf or -Inf. nullopt for anything else.
 [[nodiscard]] std::optional<double> parse_value(std::string_view text);
 
-// Error kInvalidArgument: "line 7: label 'model': must be a closing '\"' (got end of line)".
-[[nodiscard]] Result<Exposition> parse_exposition(std::string_view text);
+// Whether a reader needs the series of this name. Others are left out, and mistakes in their lines are not noticed: most of a
+// large page is histogram buckets that nobody reads.
+using WantedSeries = std::function<bool(std::string_view name)>;
+
+// `wanted`: none: all. Error kInvalidArgument: "line 7: label 'model': must be a closing '\"' (got end of line)".
+[[nodiscard]] Result<Exposition> parse_exposition(std::string_view text, const WantedSeries& wanted = {});
 
 // A page of which some series may have been unreadable.
 struct PartialExposition {
@@ -74,7 +79,7 @@ struct PartialExposition {
 // removes every series of that name, because the rest would look like less load. A last line without a line feed may be cut
 // short and counts as malformed. Broken "# TYPE" lines are skipped. REQUIRES: the reader treats absent series as unknown, never
 // as 0. Error kInvalidArgument: a malformed line without a legible name (HTML, JSON), or only malformed lines.
-[[nodiscard]] Result<PartialExposition> parse_exposition_partially(std::string_view text);
+[[nodiscard]] Result<PartialExposition> parse_exposition_partially(std::string_view text, const WantedSeries& wanted = {});
 
 // a + b; an empty one (no bounds) is neutral. Error when bounds differ.
 [[nodiscard]] Result<HistogramSnapshot> histogram_sum(const HistogramSnapshot& a, const HistogramSnapshot& b);

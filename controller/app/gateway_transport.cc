@@ -8,7 +8,7 @@
 namespace windlass::controller {
 namespace {
 
-constexpr std::size_t kMaxPagesBytes = std::size_t{128} << 20U;  // for all pages of one scrape together
+constexpr std::size_t kMaxPagesBytes = std::size_t{128} << 20U;  // for all pages that arrive at the same time
 
 constexpr std::string_view kHttp = "http://";
 
@@ -53,9 +53,9 @@ Result<kube::HttpResponse> GatewayTransport::send(const kube::HttpRequest& reque
   return transport_->send(secured({request}).front());
 }
 
-std::vector<Result<kube::HttpResponse>> GatewayTransport::send_all(const std::vector<kube::HttpRequest>& requests) {
+void GatewayTransport::send_each(const std::vector<kube::HttpRequest>& requests, const Take& take) {
   follow_ca();
-  return transport_->send_all(secured(requests));
+  transport_->send_each(secured(requests), take);
 }
 
 // Scrapes need no streams, and replacing the inner transport would break an open one.

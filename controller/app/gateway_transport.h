@@ -28,7 +28,7 @@ class GatewayTransport final : public kube::HttpTransport {
   GatewayTransport(const RoutingPublisher& publisher, GatewayTransportOptions options);
 
   [[nodiscard]] Result<kube::HttpResponse> send(const kube::HttpRequest& request) override;
-  [[nodiscard]] std::vector<Result<kube::HttpResponse>> send_all(const std::vector<kube::HttpRequest>& requests) override;
+  void send_each(const std::vector<kube::HttpRequest>& requests, const Take& take) override;
   [[nodiscard]] Result<std::unique_ptr<kube::HttpStream>> stream(const kube::HttpRequest& request) override;
 
  private:

@@ -1,4 +1,4 @@
-// send() and send_all() run on the caller's thread; streams run on one I/O thread.
+// send() and send_each() run on the caller's thread; streams run on one I/O thread.
 #include "controller/kube/curl_transport.h"
 
 #include <algorithm>
@@ -38,7 +38,7 @@ void init_curl_once() {
 // Collects a whole response.
 class WholeResponse final : public CurlTransfer::Receiver {
  public:
-  // `left_for_all`: bytes that this and the other responses may still use together; outlives this.
+  // `left_for_all`: bytes that this and the other responses under way may still use together; outlives this.
   WholeResponse(std::size_t max_bytes, std::size_t& left_for_all) : max_bytes_(max_bytes), left_for_all_(left_for_all) {}
 
   void on_head(int status, std::map<std::string, std::string> headers) override {
@@ -144,7 +144,7 @@ class CurlTransport::Impl {
     curl_multi_cleanup(stream_multi_);
   }
 
-  std::vector<Result<HttpResponse>> send_all(const std::vector<HttpRequest>& requests);
+  void send_each(const std::vector<HttpRequest>& requests, const Take& take);
   Result<std::shared_ptr<StreamState>> open(const HttpRequest& request);
 
   // Called by the reader's thread; the I/O thread executes the command as soon as it can.
@@ -216,17 +216,17 @@ class CurlTransport::Impl {
   std::map<StreamState*, OpenStream> streams_;  // used by the I/O thread only
 };
 
-// The requests of one send_all(), up to the allowed number in flight.
+// The requests of one send_each(), up to the allowed number in flight.
 class CurlTransport::Impl::Batch {
  public:
   // REQUIRES: the caller holds send_mutex_ of `all` for the lifetime of this.
-  Batch(Impl& all, const std::vector<HttpRequest>& requests, ClientCertificate client)
+  Batch(Impl& all, const std::vector<HttpRequest>& requests, const Take& take, ClientCertificate client)
       : options_(all.options_),
         multi_(all.send_multi_),
         requests_(requests),
+        take_(take),
         client_(std::move(client)),
-        left_for_all_(options_.max_responses_bytes),
-        results_(requests.size(), Result<HttpResponse>(Error{ErrorCode::kInternal, "not sent"})) {
+        left_for_all_(options_.max_responses_bytes) {
     // With more hosts than idle connections, a host's connection is gone before it is needed again. libcurl scans all kept
     // connections and addresses for each new connection, so keeping thousands would cost quadratic time.
     std::set<std::string_view> origins;
@@ -234,7 +234,7 @@ class CurlTransport::Impl::Batch {
     keep_ = origins.size() <= kMaxIdleConnections;
   }
 
-  std::vector<Result<HttpResponse>> run() {
+  void run() {
     while (next_ < requests_.size() || !in_flight_.empty()) {
       while (next_ < requests_.size() && in_flight_.size() < std::max<std::size_t>(1, options_.max_parallel)) begin(next_++);
       if (in_flight_.empty()) continue;
@@ -242,7 +242,6 @@ class CurlTransport::Impl::Batch {
       curl_multi_perform(multi_, &running);
       if (!take_ended()) curl_multi_poll(multi_, nullptr, 0, kMaxPoll_ms, nullptr);
     }
-    return std::move(results_);
   }
 
  private:
@@ -257,15 +256,11 @@ class CurlTransport::Impl::Batch {
     const std::size_t most = own == 0 ? options_.max_response_bytes : std::min(own, options_.max_response_bytes);
     auto receiver = std::make_unique<WholeResponse>(most, left_for_all_);
     auto transfer = CurlTransfer::make(requests_[index], options_, client_, *receiver, false);
-    if (!transfer.ok()) {
-      results_[index] = transfer.error();
-      return;
-    }
+    if (!transfer.ok()) return take_(index, transfer.error());
     CURL* easy = (*transfer)->easy();
     if (!keep_) (*transfer)->keep_nothing();
     if (CURLMcode code = curl_multi_add_handle(multi_, easy); code != CURLM_OK) {
-      results_[index] = Error{ErrorCode::kInternal, fmt::format("libcurl: {}", curl_multi_strerror(code))};
-      return;
+      return take_(index, Error{ErrorCode::kInternal, fmt::format("libcurl: {}", curl_multi_strerror(code))});
     }
     in_flight_[easy] = {std::move(receiver), std::move(*transfer), index};
   }
@@ -280,36 +275,37 @@ class CurlTransport::Impl::Batch {
       CURLcode code = message->data.result;  // invalid once the handle is removed
       auto it = in_flight_.find(message->easy_handle);
       if (it == in_flight_.end()) continue;
-      InFlight& ended = it->second;
-      if (code == CURLE_OK) {
-        results_[ended.index] = std::move(ended.receiver->response);
-      } else if (!ended.receiver->too_large.empty()) {
-        results_[ended.index] =
-            Error{ErrorCode::kResourceExhausted, fmt::format("{}: {}", ended.transfer->what(), ended.receiver->too_large)};
-      } else {
-        results_[ended.index] = ended.transfer->failure(code);
-      }
       curl_multi_remove_handle(multi_, it->first);
+      const InFlight ended = std::move(it->second);
       in_flight_.erase(it);
+      const std::size_t held_bytes = ended.receiver->response.body.size();
+      take_(ended.index, result_of(ended, code));
+      left_for_all_ += held_bytes;
     }
     return some_ended;
+  }
+
+  static Result<HttpResponse> result_of(const InFlight& ended, CURLcode code) {
+    if (code == CURLE_OK) return std::move(ended.receiver->response);
+    if (ended.receiver->too_large.empty()) return ended.transfer->failure(code);
+    return Error{ErrorCode::kResourceExhausted, fmt::format("{}: {}", ended.transfer->what(), ended.receiver->too_large)};
   }
 
   const CurlOptions& options_;
   CURLM* multi_;
   const std::vector<HttpRequest>& requests_;
+  const Take& take_;
   const ClientCertificate client_;
   bool keep_ = true;
   std::size_t left_for_all_;
-  std::vector<Result<HttpResponse>> results_;
   std::map<CURL*, InFlight> in_flight_;
   std::size_t next_ = 0;
 };
 
-std::vector<Result<HttpResponse>> CurlTransport::Impl::send_all(const std::vector<HttpRequest>& requests) {
+void CurlTransport::Impl::send_each(const std::vector<HttpRequest>& requests, const Take& take) {
   ClientCertificate client = this->client();
   const std::lock_guard lock(send_mutex_);
-  return Batch(*this, requests, std::move(client)).run();
+  Batch(*this, requests, take, std::move(client)).run();
 }
 
 Result<std::shared_ptr<StreamState>> CurlTransport::Impl::open(const HttpRequest& request) {
@@ -466,11 +462,9 @@ CurlTransport::CurlTransport(CurlOptions options) : impl_(std::make_shared<Impl>
 
 CurlTransport::~CurlTransport() { impl_->stop(); }
 
-Result<HttpResponse> CurlTransport::send(const HttpRequest& request) { return std::move(impl_->send_all({request}).front()); }
+Result<HttpResponse> CurlTransport::send(const HttpRequest& request) { return std::move(send_all({request}).front()); }
 
-std::vector<Result<HttpResponse>> CurlTransport::send_all(const std::vector<HttpRequest>& requests) {
-  return impl_->send_all(requests);
-}
+void CurlTransport::send_each(const std::vector<HttpRequest>& requests, const Take& take) { impl_->send_each(requests, take); }
 
 Result<std::unique_ptr<HttpStream>> CurlTransport::stream(const HttpRequest& request) {
   auto state = impl_->open(request);

@@ -1,8 +1,8 @@
 // CurlTransport implements HttpTransport with libcurl.
 //
-// send() and send_all() share and reuse connections. One I/O thread, owned by this object, serves the streams. It fills a
-// bounded buffer per stream and pauses the peer if the reader lags. Any thread may call send(), send_all() and stream(); send
-// and send_all run one at a time. Destroying a stream cancels its transfer. Every stream must be destroyed before its
+// send() and send_each() share and reuse connections. One I/O thread, owned by this object, serves the streams. It fills a
+// bounded buffer per stream and pauses the peer if the reader lags. Any thread may call send(), send_each() and stream(); send
+// and send_each run one at a time. Destroying a stream cancels its transfer. Every stream must be destroyed before its
 // transport; a remaining one ends with kCancelled. Headers are never logged and never appear in errors, because they hold
 // bearer tokens.
 #pragma once
@@ -28,9 +28,9 @@ struct CurlOptions {
   // writes.
   std::size_t max_stream_buffer_bytes = std::size_t{32} << 20;
   std::size_t max_response_bytes = std::size_t{256} << 20;  // a larger body in send() is an error (kResourceExhausted)
-  std::size_t max_responses_bytes = std::size_t{256}
-                                    << 20;  // for all bodies of one send_all() together; bodies beyond it are errors too
-  std::size_t max_parallel = 64;            // concurrent requests of one send_all()
+  // for the bodies of one send_each() that have not been handed over yet, together; bodies beyond it are errors too
+  std::size_t max_responses_bytes = std::size_t{256} << 20;
+  std::size_t max_parallel = 64;  // concurrent requests of one send_each()
 
   // Called on the I/O thread, without a lock held, when a stream has new data to poll. It must be quick and must not call the
   // transport. Apps use it to wake their loop.
@@ -45,7 +45,7 @@ class CurlTransport final : public HttpTransport {
   CurlTransport& operator=(const CurlTransport&) = delete;
 
   [[nodiscard]] Result<HttpResponse> send(const HttpRequest& request) override;
-  [[nodiscard]] std::vector<Result<HttpResponse>> send_all(const std::vector<HttpRequest>& requests) override;
+  void send_each(const std::vector<HttpRequest>& requests, const Take& take) override;
   [[nodiscard]] Result<std::unique_ptr<HttpStream>> stream(const HttpRequest& request) override;
 
   // Sets a renewed client certificate for future requests. Connections made with the old one are not reused.

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "planner/base/result.h"
@@ -59,9 +60,22 @@ class HttpTransport {
   // Sends one request and waits for the whole response.
   [[nodiscard]] virtual Result<HttpResponse> send(const HttpRequest& request) = 0;
 
-  // Sends all requests concurrently and waits for all responses, which are in the order of the requests. A failure does not
-  // delay the others.
-  [[nodiscard]] virtual std::vector<Result<HttpResponse>> send_all(const std::vector<HttpRequest>& requests) = 0;
+  // Receives the response to the request with this index. REQUIRES: it does not call the transport.
+  using Take = std::function<void(std::size_t index, Result<HttpResponse> response)>;
+
+  // Sends all requests concurrently. Hands over each response as it arrives, in any order, on the caller's thread, and returns
+  // after the last one. A caller that needs a few numbers of each body so never holds all bodies at once. A failure does not
+  // delay the others. This implementation sends one request after another.
+  virtual void send_each(const std::vector<HttpRequest>& requests, const Take& take) {
+    for (std::size_t i = 0; i < requests.size(); ++i) take(i, send(requests[i]));
+  }
+
+  // Like send_each(), and returns all responses in the order of the requests.
+  [[nodiscard]] std::vector<Result<HttpResponse>> send_all(const std::vector<HttpRequest>& requests) {
+    std::vector<Result<HttpResponse>> all(requests.size(), Error{ErrorCode::kInternal, "not sent"});
+    send_each(requests, [&](std::size_t index, Result<HttpResponse> response) { all[index] = std::move(response); });
+    return all;
+  }
 
   // Opens a stream. Returns immediately; HttpStream::status() shows when the head has arrived.
   [[nodiscard]] virtual Result<std::unique_ptr<HttpStream>> stream(const HttpRequest& request) = 0;

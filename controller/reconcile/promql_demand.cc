@@ -126,21 +126,14 @@ std::map<std::string, PromqlDemand::Samples> PromqlDemand::ask(const std::vector
     request.url = metrics::promql_url(options_.server, query, options_.timeout_s);
     requests.push_back(request);
   }
-  const auto responses = transport_.send_all(requests);
   std::map<std::string, Samples> fresh;
-  for (std::size_t i = 0; i < asked.size(); ++i) {
-    if (!responses[i].ok()) {
-      fail("Prometheus: " + responses[i].error().message);
-      continue;
-    }
-    if (responses[i]->status == 401 && options_.credentials) options_.credentials->invalidate();
-    auto samples = metrics::read_promql_answer(responses[i]->status, responses[i]->body);
-    if (!samples.ok()) {
-      fail(samples.error().message);
-      continue;
-    }
+  transport_.send_each(requests, [&](std::size_t i, const Result<kube::HttpResponse>& response) {
+    if (!response.ok()) return fail("Prometheus: " + response.error().message);
+    if (response->status == 401 && options_.credentials) options_.credentials->invalidate();
+    auto samples = metrics::read_promql_answer(response->status, response->body);
+    if (!samples.ok()) return fail(samples.error().message);
     fresh[asked[i]] = std::move(*samples);
-  }
+  });
   return fresh;
 }
 

@@ -2,7 +2,10 @@
 #include "controller/reconcile/signals.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
@@ -27,16 +30,51 @@ kube::HttpRequest get(std::string url, double timeout_s, std::size_t max_bytes) 
   return request;
 }
 
-Result<std::string> body_of(const Result<kube::HttpResponse>& answer) {
+Result<std::string> body_of(Result<kube::HttpResponse> answer) {
   if (!answer.ok()) return answer.error();
   if (answer->status == 404) return Error{ErrorCode::kNotFound, "HTTP status 404"};
   if (answer->status != 200) return Error{ErrorCode::kUnavailable, fmt::format("HTTP status {}", answer->status)};
-  return answer->body;
+  return std::move(answer->body);
 }
 
-Result<Exposition> read(const Result<kube::HttpResponse>& answer) {
-  WINDLASS_ASSIGN_OR_RETURN(const std::string body, body_of(answer));
-  return metrics::parse_exposition(body);
+bool is_of(const metrics::GatewayLatency& latency, std::string_view series) {
+  return series == latency.bin || series == latency.bins;
+}
+
+// A gateway's /metrics with the bins of its /latencies.
+struct GatewayPages {
+  Result<Exposition> page;
+  bool broken_latencies = false;  // the second page exists and cannot be read
+};
+
+// Gateways of older versions lack the second page. Then the histograms are read, which are most of the first.
+GatewayPages read_pages(const Result<std::string>& metrics_text, const Result<std::string>& latencies_text) {
+  const auto read = [](const Result<std::string>& text, const metrics::WantedSeries& wanted) -> Result<Exposition> {
+    if (!text.ok()) return text.error();
+    return metrics::parse_exposition(*text, wanted);
+  };
+  auto latencies = read(latencies_text, [](std::string_view series) {
+    return is_of(metrics::kGatewayTtft, series) || is_of(metrics::kGatewayTpot, series);
+  });
+  const bool fine = latencies.ok();
+  auto page = read(metrics_text, [fine](std::string_view series) {
+    constexpr std::array<std::string_view, 9> kCounted = {
+        "process_start_time_seconds",
+        "windlass_gateway_requests_in_flight",
+        "windlass_gateway_requests_started_total",
+        "windlass_gateway_queue_length",
+        "windlass_gateway_requests_attained_total",
+        "windlass_gateway_requests_judged_total",
+        "windlass_gateway_request_prompt_tokens_total",
+        "windlass_gateway_request_generation_tokens_total",
+        "windlass_gateway_requests_measured_total",
+    };
+    if (std::find(kCounted.begin(), kCounted.end(), series) != kCounted.end()) return true;
+    return !fine &&
+           (series.starts_with(metrics::kGatewayTtft.histogram) || series.starts_with(metrics::kGatewayTpot.histogram));
+  });
+  if (page.ok() && fine) metrics::add_latency_bins(*page, std::move(*latencies));
+  return {std::move(page), !fine && latencies.error().code != ErrorCode::kNotFound};
 }
 
 // A sum over gateways, as old as its oldest part. Absent if any part is, because a partial sum would look like less load.
@@ -104,50 +142,47 @@ void Signals::scrape(const ScrapeTargets& targets, double now_s) {
     const std::string type = engine == targets.engines.end() ? "" : engine->second;
     requests.push_back(get(workers_.url(worker->uid, worker->address, type), options_.timeout_s, kMaxWorkerPageBytes));
   }
-  const auto answers = transport_.send_all(requests);
-  name_those_too_large(answers);
+  workers_.keep(there);
+  // Each worker's page is parsed as it arrives, so that the text of a thousand pages is never held at once.
+  std::vector<Result<std::string>> pages(2 * targets.gateways.size(), Error{ErrorCode::kInternal, "not read"});
+  std::set<std::string> too_large;
+  transport_.send_each(requests, [&](std::size_t i, Result<kube::HttpResponse> answer) {
+    if (!answer.ok() && answer.error().code == ErrorCode::kResourceExhausted) too_large.insert(answer.error().message);
+    if (i < pages.size()) {
+      pages[i] = body_of(std::move(answer));
+    } else {
+      take_worker(*asked[i - pages.size()], body_of(std::move(answer)), now_s);
+    }
+  });
+  name_those_too_large(std::move(too_large));
 
   std::map<std::string, Gateway> still_known;
   for (std::size_t i = 0; i < targets.gateways.size(); ++i) {
     auto known = gateways_.extract(targets.gateways[i].id);
     Gateway gateway = known.empty() ? Gateway{} : std::move(known.mapped());
-    if (auto page = read(answers[i]); page.ok()) {
-      auto latencies = read(answers[targets.gateways.size() + i]);
-      if (latencies.ok()) {
-        metrics::add_latency_bins(*page, std::move(*latencies));
-      } else if (latencies.error().code != ErrorCode::kNotFound) {  // gateways of older versions lack this page
-        metrics_.scrape_errors.with({{"target_kind", "gateway"}}).add();
-      }
-      read_gateway(gateway, std::move(*page), targets.models, now_s);
-    } else {
-      metrics_.scrape_errors.with({{"target_kind", "gateway"}}).add();
-    }
+    auto read = read_pages(pages[i], pages[targets.gateways.size() + i]);
+    if (!read.page.ok() || read.broken_latencies) metrics_.scrape_errors.with({{"target_kind", "gateway"}}).add();
+    if (read.page.ok()) read_gateway(gateway, *std::move(read.page), targets.models, now_s);
     still_known.emplace(targets.gateways[i].id, std::move(gateway));
   }
   for (const auto& [id, gone] : gateways_) retire(gone);
   gateways_ = std::move(still_known);
-  std::erase_if(retired_total_, [&](const auto& one) {
-    return std::none_of(targets.models.begin(), targets.models.end(),
-                        [&](const ServiceQuery& query) { return query.model == one.first; });
-  });
-
-  workers_.keep(there);
-  for (std::size_t i = 0; i < asked.size(); ++i) {
-    const auto taken = workers_.take(asked[i]->uid, body_of(answers[2 * targets.gateways.size() + i]), now_s);
-    if (!taken.readable) metrics_.scrape_errors.with({{"target_kind", "worker"}}).add();
-    if (taken.broken.empty()) continue;
-    const std::string engine(metrics::engine_name(workers_.page(asked[i]->uid)->metrics.engine));
-    metrics_.broken_series.with({{"engine", engine}}).add(static_cast<double>(taken.broken.size()));
-  }
+  std::set<std::string_view> models;
+  for (const ServiceQuery& query : targets.models) models.insert(query.model);
+  std::erase_if(retired_total_, [&](const auto& one) { return !models.contains(one.first); });
   if (promql_) promql_->refresh(targets.models, targets.gateways.size(), now_s);
 }
 
+void Signals::take_worker(const Worker& worker, const Result<std::string>& body, double now_s) {
+  const auto taken = workers_.take(worker.uid, body, now_s);
+  if (!taken.readable) metrics_.scrape_errors.with({{"target_kind", "worker"}}).add();
+  if (taken.broken.empty()) return;
+  const std::string engine(metrics::engine_name(workers_.page(worker.uid)->metrics.engine));
+  metrics_.broken_series.with({{"engine", engine}}).add(static_cast<double>(taken.broken.size()));
+}
+
 // Logs each page that is too large once, until it is readable again.
-void Signals::name_those_too_large(const std::vector<Result<kube::HttpResponse>>& answers) {
-  std::set<std::string> found;
-  for (const auto& answer : answers) {
-    if (!answer.ok() && answer.error().code == ErrorCode::kResourceExhausted) found.insert(answer.error().message);
-  }
+void Signals::name_those_too_large(std::set<std::string> found) {
   for (const std::string& message : found) {
     if (!too_large_.contains(message)) spdlog::warn("metrics are not read: {}", message);
   }
@@ -162,13 +197,18 @@ std::vector<const Worker*> Signals::due(const std::vector<Worker>& workers, doub
     if (worker.address.empty() || worker.finished || (!worker.ready && !leaves)) continue;
     (leaves || worker.changing_role_since_s ? leaving : others).push_back(&worker);
   }
-  const auto last_s = [&](const Worker* worker) {
-    const auto found = asked_s_.find(worker->uid);
-    return found == asked_s_.end() ? -std::numeric_limits<double>::infinity() : found->second;
-  };
   if (others.size() > options_.max_workers_per_scrape) {
-    std::stable_sort(others.begin(), others.end(), [&](const Worker* a, const Worker* b) { return last_s(a) < last_s(b); });
-    others.resize(options_.max_workers_per_scrape);
+    std::vector<std::pair<double, std::size_t>> by_age;  // time of the last read, and index
+    by_age.reserve(others.size());
+    for (std::size_t i = 0; i < others.size(); ++i) {
+      const auto last = asked_s_.find(others[i]->uid);
+      by_age.emplace_back(last == asked_s_.end() ? -std::numeric_limits<double>::infinity() : last->second, i);
+    }
+    const auto end = by_age.begin() + static_cast<std::ptrdiff_t>(options_.max_workers_per_scrape);
+    std::partial_sort(by_age.begin(), end, by_age.end());
+    std::vector<const Worker*> oldest;
+    for (auto one = by_age.begin(); one != end; ++one) oldest.push_back(others[one->second]);
+    others = std::move(oldest);
   }
   for (const Worker* worker : others) asked_s_[worker->uid] = now_s;
   leaving.insert(leaving.end(), others.begin(), others.end());
@@ -182,10 +222,6 @@ void Signals::retire(const Gateway& gateway) {
 void Signals::read_gateway(Gateway& gateway, Exposition page, const std::vector<ServiceQuery>& models, double now_s) {
   const auto start = page.sum("process_start_time_seconds");
   gateway.in_flight.clear();
-  for (const metrics::Sample* sample : page.find("windlass_gateway_requests_in_flight")) {
-    const auto chain = sample->labels.find("chain");
-    if (chain != sample->labels.end()) gateway.in_flight[chain->second] += sample->value;
-  }
   // Split the page by model; otherwise every lookup would scan the series of all models.
   std::map<std::string, Exposition> pages;
   std::map<std::string, double> windows;  // by model, the longest window that any service wants
@@ -194,6 +230,11 @@ void Signals::read_gateway(Gateway& gateway, Exposition page, const std::vector<
     windows[query.model] = std::max({windows[query.model], query.window_s, 60.0});
   }
   for (metrics::Sample& sample : page.samples) {
+    if (sample.name == "windlass_gateway_requests_in_flight") {
+      const auto chain = sample.labels.find("chain");
+      if (chain != sample.labels.end()) gateway.in_flight[chain->second] += sample.value;
+      continue;
+    }
     const auto model = sample.labels.find("model");
     if (model == sample.labels.end()) continue;
     if (const auto mine = pages.find(model->second); mine != pages.end()) mine->second.samples.push_back(std::move(sample));

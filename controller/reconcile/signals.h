@@ -85,7 +85,8 @@ class Signals {
 
   void read_gateway(Gateway& gateway, metrics::Exposition page, const std::vector<ServiceQuery>& models, double now_s);
   void retire(const Gateway& gateway);
-  void name_those_too_large(const std::vector<Result<kube::HttpResponse>>& answers);
+  void take_worker(const Worker& worker, const Result<std::string>& body, double now_s);
+  void name_those_too_large(std::set<std::string> found);
   [[nodiscard]] planner::Demand scraped_demand(const ServiceQuery& query, double now_s) const;
 
   kube::HttpTransport& transport_;

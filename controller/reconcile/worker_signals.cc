@@ -34,7 +34,7 @@ WorkerSignals::Taken WorkerSignals::take(const std::string& uid, const Result<st
     return Taken{};
   };
   if (!body.ok()) return body.error().code == ErrorCode::kNotFound ? look_elsewhere() : Taken{};
-  auto read = metrics::parse_exposition_partially(*body);
+  auto read = metrics::parse_exposition_partially(*body, metrics::is_read_of_engines);
   if (!read.ok()) return look_elsewhere();
   auto engine = metrics::read_engine_metrics(read->page);
   if (!engine) return look_elsewhere();

@@ -99,12 +99,6 @@ class Pages final : public kube::HttpTransport {
     if (request.url.find(kGatewayAdmin) == std::string::npos) return kube::HttpResponse{200, {}, worker};
     return kube::HttpResponse{200, {}, request.url.ends_with("/latencies") ? latencies : gateway};
   }
-  std::vector<Result<kube::HttpResponse>> send_all(const std::vector<kube::HttpRequest>& requests) override {
-    std::vector<Result<kube::HttpResponse>> answers;
-    answers.reserve(requests.size());
-    for (const kube::HttpRequest& request : requests) answers.push_back(send(request));
-    return answers;
-  }
   Result<std::unique_ptr<kube::HttpStream>> stream(const kube::HttpRequest&) override {
     return Error{ErrorCode::kUnavailable, "pages are no streams"};
   }

@@ -82,7 +82,6 @@ class FakeConnection final : public kube::HttpTransport {
   void unroute(const std::string& url_prefix);
 
   [[nodiscard]] Result<kube::HttpResponse> send(const kube::HttpRequest& request) override;
-  [[nodiscard]] std::vector<Result<kube::HttpResponse>> send_all(const std::vector<kube::HttpRequest>& requests) override;
   [[nodiscard]] Result<std::unique_ptr<kube::HttpStream>> stream(const kube::HttpRequest& request) override;
 
   struct Sent {

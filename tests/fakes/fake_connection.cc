@@ -238,13 +238,6 @@ Result<HttpResponse> FakeConnection::send(const HttpRequest& request) {
   return response;
 }
 
-std::vector<Result<HttpResponse>> FakeConnection::send_all(const std::vector<HttpRequest>& requests) {
-  std::vector<Result<HttpResponse>> responses;
-  responses.reserve(requests.size());
-  for (const HttpRequest& request : requests) responses.push_back(send(request));
-  return responses;
-}
-
 Result<std::unique_ptr<HttpStream>> FakeConnection::stream(const HttpRequest& request) {
   if (partitioned || chance(faults.refuse_watch) || (drop_request && drop_request(request))) {
     note(request, 0);

@@ -206,5 +206,22 @@ TEST(PartialExposition, OtherTextIsAnError) {
   EXPECT_TRUE(parse_exposition_partially("").ok());
 }
 
+// Given a reader that needs some series; expects only these, mistakes in the lines of others to go unnoticed, and a page that
+// is no exposition to be an error as before.
+TEST(ExpositionParser, LeavesOutWhatNobodyReads) {
+  const WantedSeries wanted = [](std::string_view name) { return !name.ends_with("_bucket"); };
+  const std::string text = "a{x=\"1\"} 1\nb_bucket{le=\"1\"} oops\nb_sum 2\n";
+  const auto page = parse_exposition(text, wanted);
+  ASSERT_TRUE(page.ok()) << page.error().message;
+  ASSERT_EQ(page->samples.size(), 2U);
+  EXPECT_EQ(page->samples[1].name, "b_sum");
+  EXPECT_FALSE(parse_exposition(text).ok());
+  const auto partial = parse_exposition_partially(text, wanted);
+  ASSERT_TRUE(partial.ok()) << partial.error().message;
+  EXPECT_EQ(partial->page.samples, page->samples);
+  EXPECT_TRUE(partial->broken.empty());
+  EXPECT_FALSE(parse_exposition_partially("<html>\n", wanted).ok());
+}
+
 }  // namespace
 }  // namespace windlass::metrics

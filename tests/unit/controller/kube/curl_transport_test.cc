@@ -115,26 +115,49 @@ TEST(CurlTransport, SendsConcurrently) {
   EXPECT_EQ(server.connections(), 3);
 }
 
-// Given bodies larger than their own limit or the joint limit; expects errors for these, and the others complete.
-TEST(CurlTransport, LimitsEachBodyAndTheirTotal) {
+// Given bodies larger than their own limit or the joint limit; expects errors for these, and the others complete. A body that
+// has been handed over no longer counts.
+TEST(CurlTransport, LimitsEachBodyAndThoseUnderWay) {
   TestHttpServer server(
       [](const auto& request, auto& answer) { answer.send(200, std::string(std::stoul(request.target.substr(1)), 'x')); });
   CurlOptions options;
-  options.max_responses_bytes = 500'000;
+  options.max_responses_bytes = 300'000;
   options.max_parallel = 1;
   CurlTransport transport(options);
   std::vector<HttpRequest> requests;
-  for (const char* bytes : {"200000", "200001", "200000", "150000", "100000"}) {
+  for (const char* bytes : {"200000", "200001", "200000", "300001", "100000"}) {
     requests.push_back(get(server.url() + "/" + bytes));
     requests.back().max_bytes = 200'000;
   }
+  requests[3].max_bytes = 400'000;
   const auto responses = transport.send_all(requests);
   for (std::size_t i : {0U, 2U, 4U}) EXPECT_TRUE(responses[i].ok()) << i;
   ASSERT_FALSE(responses[1].ok() || responses[3].ok());
   EXPECT_EQ(responses[1].error().code, ErrorCode::kResourceExhausted);
   EXPECT_THAT(responses[1].error().message, HasSubstr("/200001: the response has more than 200000 bytes"));
   EXPECT_EQ(responses[3].error().code, ErrorCode::kResourceExhausted);
-  EXPECT_THAT(responses[3].error().message, HasSubstr("/150000: the responses together are too large"));
+  EXPECT_THAT(responses[3].error().message, HasSubstr("/300001: the responses together are too large"));
+}
+
+// Given a server that answers a request only after the response to the one before has been handed over; expects all responses.
+TEST(CurlTransport, HandsOverEachResponseAsItArrives) {
+  std::atomic<int> taken = 0;
+  TestHttpServer server([&](const auto& request, auto& answer) {
+    const int index = std::stoi(request.target.substr(1));
+    eventually([&] { return taken >= index; });
+    answer.send(taken >= index ? 200 : 503, request.target);
+  });
+  CurlTransport transport({});
+  std::vector<HttpRequest> requests;
+  for (int i = 0; i < 4; ++i) requests.push_back(get(server.url() + "/" + std::to_string(i)));
+  std::vector<std::size_t> order;
+  transport.send_each(requests, [&](std::size_t index, const Result<HttpResponse>& response) {
+    ASSERT_TRUE(response.ok()) << response.error().message;
+    EXPECT_EQ(response->status, 200);
+    order.push_back(index);
+    ++taken;
+  });
+  EXPECT_THAT(order, testing::ElementsAre(0, 1, 2, 3));
 }
 
 // Given an HTTP error status; expects a response, not an error.

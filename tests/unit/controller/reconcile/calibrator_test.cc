@@ -63,7 +63,7 @@ class LiveWorker {
 
  private:
   static void add(std::optional<metrics::EngineLatency>& latency, double sum_s, double count) {
-    if (!latency) latency = metrics::EngineLatency{0, 0, std::nullopt};
+    if (!latency) latency = metrics::EngineLatency{0, 0};
     *latency->sum_s += sum_s;
     *latency->count += count;
   }
@@ -119,7 +119,7 @@ void phased_second(WorkerPage& page, double per_s, const planner::IterationConte
   metrics::EngineMetrics& now = page.metrics;
   now.engine = metrics::EngineKind::kWindlass;
   const auto add = [](std::optional<metrics::EngineLatency>& latency, double sum_s, double count) {
-    if (!latency) latency = metrics::EngineLatency{0, 0, std::nullopt};
+    if (!latency) latency = metrics::EngineLatency{0, 0};
     *latency->sum_s += sum_s;
     *latency->count += count;
   };
@@ -197,9 +197,9 @@ TEST_F(CalibratorTest, PoorPagesTeachNothing) {
   for (int second = 0; second < 100; ++second) {
     page.at_s = second % 7 == 0 ? 0 : second;
     page.metrics.requests_running = second % 2 == 0 ? std::optional<double>() : 4;
-    page.metrics.time_per_token = metrics::EngineLatency{0, 0, std::nullopt};
+    page.metrics.time_per_token = metrics::EngineLatency{0, 0};
     page.metrics.token_time = metrics::TokenTime::kGap;
-    page.metrics.ttft = metrics::EngineLatency{std::nullopt, 5, std::nullopt};
+    page.metrics.ttft = metrics::EngineLatency{std::nullopt, 5};
     calibrator_.learn(kHere, "w", page, kLengths, sheet_);
   }
   EXPECT_FALSE(calibrator_.estimate(kHere));

@@ -43,8 +43,8 @@ class Engine final : public kube::HttpTransport {
   Result<std::unique_ptr<kube::HttpStream>> stream(const kube::HttpRequest&) override {
     return Error{ErrorCode::kUnavailable, "no streams"};
   }
-  std::vector<Result<kube::HttpResponse>> send_all(const std::vector<kube::HttpRequest>& requests) override {
-    std::vector<Result<kube::HttpResponse>> answers;
+  void send_each(const std::vector<kube::HttpRequest>& requests, const Take& take) override {
+    std::vector<kube::HttpResponse> answers;
     int prompts = 0, longest = 0;
     for (const kube::HttpRequest& request : requests) {
       if (request.method == "GET") {
@@ -71,7 +71,7 @@ class Engine final : public kube::HttpTransport {
     const auto batch = static_cast<double>(requests.size());
     EXPECT_LE(requests.size(), static_cast<std::size_t>(slots));
     if (longest > 0) now_s += kConstantS + per_token_s * prompts + (longest - 1) * (kConstantS + kPerRequestS * batch);
-    return answers;
+    for (std::size_t i = 0; i < answers.size(); ++i) take(i, std::move(answers[i]));
   }
 };
 

@@ -12,12 +12,7 @@ using ::testing::HasSubstr;
 // Servers by address, each with its answer.
 class Servers final : public kube::HttpTransport {
  public:
-  Result<kube::HttpResponse> send(const kube::HttpRequest&) override { return Error{}; }
-  std::vector<Result<kube::HttpResponse>> send_all(const std::vector<kube::HttpRequest>& requests) override {
-    std::vector<Result<kube::HttpResponse>> out;
-    for (const kube::HttpRequest& request : requests) out.push_back(answers.at(request.url));
-    return out;
-  }
+  Result<kube::HttpResponse> send(const kube::HttpRequest& request) override { return answers.at(request.url); }
   Result<std::unique_ptr<kube::HttpStream>> stream(const kube::HttpRequest&) override { return Error{}; }
 
   std::map<std::string, Result<kube::HttpResponse>> answers;

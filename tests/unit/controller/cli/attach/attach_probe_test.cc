@@ -21,7 +21,6 @@ class Pages final : public kube::HttpTransport {
     if (found == pages_.end()) return kube::HttpResponse{404, {}, "{}"};
     return kube::HttpResponse{200, {}, found->second};
   }
-  std::vector<Result<kube::HttpResponse>> send_all(const std::vector<kube::HttpRequest>&) override { return {}; }
   Result<std::unique_ptr<kube::HttpStream>> stream(const kube::HttpRequest&) override { return Error{}; }
 
  private:

@@ -29,11 +29,6 @@ class Answers final : public kube::HttpTransport {
     const auto found = by_url_.find(request.url);
     return found == by_url_.end() ? kube::HttpResponse{404, {}, ""} : kube::HttpResponse{200, {}, found->second};
   }
-  std::vector<Result<kube::HttpResponse>> send_all(const std::vector<kube::HttpRequest>& requests) override {
-    std::vector<Result<kube::HttpResponse>> answers;
-    for (const kube::HttpRequest& request : requests) answers.push_back(send(request));
-    return answers;
-  }
   Result<std::unique_ptr<kube::HttpStream>> stream(const kube::HttpRequest&) override {
     return Error{ErrorCode::kUnavailable, "no streams here"};
   }

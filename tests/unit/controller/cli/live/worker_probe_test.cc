@@ -19,7 +19,6 @@ class OneAnswer final : public kube::HttpTransport {
     asked = request.url;
     return answer_;
   }
-  std::vector<Result<kube::HttpResponse>> send_all(const std::vector<kube::HttpRequest>&) override { return {}; }
   Result<std::unique_ptr<kube::HttpStream>> stream(const kube::HttpRequest&) override { return Error{}; }
 
   std::string asked;
