@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "controller/kube/packed.h"
 #include "controller/runtime/disruption_budget.h"
 #include "controller/runtime/kept_fields.h"
 #include "controller/runtime/pod_json.h"
@@ -76,7 +77,11 @@ KubernetesRuntime::KubernetesRuntime(kube::KubeClient& client, PodDefaults defau
     : client_(client),
       defaults_(std::move(defaults)),
       namespaces_(std::move(namespaces)),
-      pods_(client, trimmed(kube::options_of(kube::resources::kPods, seed), keep_read_fields_of_pod)),
+      pods_(client, trimmed(kube::options_of(kube::resources::kPods, seed),
+                            [](json& pod) {
+                              keep_read_fields_of_pod(pod);
+                              kube::pack(pod);
+                            })),
       nodes_(client, trimmed(kube::options_of(kube::resources::kNodes, seed + 1), keep_read_fields_of_node)),
       budgets_(
           client,
@@ -134,7 +139,7 @@ void KubernetesRuntime::read_anew(Instant now) {
 }
 
 void KubernetesRuntime::refresh() const {
-  const bool pods = pod_views_.update(pods_, [&](const json& pod) { return view_of_pod(pod); });
+  const bool pods = pod_views_.update(pods_, [&](const json& pod) { return view_of_pod(kube::unpacked(pod)); });
   const bool nodes = node_views_.update(nodes_, view_of_node);
   outdated_ = outdated_ || pods || nodes;
 }
@@ -260,7 +265,7 @@ Result<void> KubernetesRuntime::create(const Launch& spec) {
 bool KubernetesRuntime::name_taken(const std::string& name_space, const std::string& name) const {
   const json* pod = pods_.find(name_space, name);
   if (pod == nullptr) return false;
-  const auto worker = worker_of(*pod);
+  const auto worker = worker_of(kube::unpacked(*pod));
   return !worker || worker->instance != defaults_.instance;
 }
 
@@ -331,7 +336,7 @@ Result<void> KubernetesRuntime::begin_drain(const Worker& worker, Instant now) {
   if (worker.terminating) return {};  // already being deleted: no finalizer can be added
   const json* pod = pods_.find(worker.name_space, worker.name);
   if (pod == nullptr) return Error{ErrorCode::kNotFound, fmt::format("pod {}/{} is gone", worker.name_space, worker.name)};
-  json finalizers = member(member(*pod, "metadata"), "finalizers");
+  json finalizers = member(member(kube::unpacked(*pod), "metadata"), "finalizers");
   if (!finalizers.is_array()) finalizers = json::array();
   if (std::find(finalizers.begin(), finalizers.end(), kDrainFinalizer) == finalizers.end())
     finalizers.push_back(kDrainFinalizer);
@@ -384,7 +389,7 @@ Result<void> KubernetesRuntime::release(const Worker& worker) {
       return Error{ErrorCode::kUnavailable, fmt::format("node {} exists again", worker.node)};
     }
   }
-  json finalizers = member(member(*pod, "metadata"), "finalizers");
+  json finalizers = member(member(kube::unpacked(*pod), "metadata"), "finalizers");
   if (finalizers.is_array()) {
     const auto kept = std::remove(finalizers.begin(), finalizers.end(), json(kDrainFinalizer));
     if (kept != finalizers.end()) {

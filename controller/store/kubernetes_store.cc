@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "controller/api/json.h"
+#include "controller/kube/packed.h"
 
 namespace windlass::controller {
 namespace {
@@ -15,6 +16,11 @@ nlohmann::json identity(const kube::Resource& resource, const api::ObjectMeta& m
       {"apiVersion", resource.api_version()}, {"kind", resource.kind}, {"metadata", {{"name", meta.name}, {"uid", meta.uid}}}};
   if (!meta.name_space.empty()) object["metadata"]["namespace"] = meta.name_space;
   return object;
+}
+
+kube::ReflectorOptions packed(kube::ReflectorOptions options) {
+  options.trim = kube::pack;
+  return options;
 }
 
 // status.observedGeneration of any object; 0 if absent.
@@ -49,7 +55,7 @@ Result<void> apply_status(kube::KubeClient& client, const kube::Resource& resour
 
 KubernetesStore::KubernetesStore(kube::KubeClient& client, const std::string& instance, std::uint64_t seed, StoreScope scope)
     : client_(client),
-      service_cache_(client, kube::options_of(kube::resources::kModelServices, seed), scope.namespaces),
+      service_cache_(client, packed(kube::options_of(kube::resources::kModelServices, seed)), scope.namespaces),
       class_cache_(client, kube::options_of(kube::resources::kAcceleratorClasses, seed + 1)),
       profile_cache_(client, kube::options_of(kube::resources::kPerformanceProfiles, seed + 2), scope.namespaces),
       events_(client, {.instance = instance}),
@@ -70,9 +76,9 @@ bool KubernetesStore::read_changed(const kube::ReflectorSet& cache, Kind<Object>
     entry.index = fresh.objects.size();
     fresh.objects.push_back(std::move(object));
   };
-  cache.visit([&](const std::string& key, const nlohmann::json& json) {
+  cache.visit([&](const std::string& key, const nlohmann::json& stored) {
     auto& entry = fresh.entries.emplace_hint(fresh.entries.end(), key, typename Kind<Object>::Entry{})->second;
-    entry.version = kube::version_key(json);
+    entry.version = kube::version_key(stored);
     const auto before = kind.entries.find(key);
     const bool was_good = before != kind.entries.end() && before->second.index.has_value();
     Object* const last_good = was_good ? &kind.objects[*before->second.index] : nullptr;
@@ -82,6 +88,7 @@ bool KubernetesStore::read_changed(const kube::ReflectorSet& cache, Kind<Object>
       if (last_good != nullptr) keep(entry, std::move(*last_good));
       return;
     }
+    const nlohmann::json json = kube::unpacked(stored);
     if (std::is_same_v<Object, api::ModelService> && kube::instance_of(json) != scope_.instance) {
       entry.foreign_uid = json.at("metadata").value("uid", "");
       return;
