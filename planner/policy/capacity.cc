@@ -65,6 +65,10 @@ CapacityByClass capacity_by_class(const Snapshot& snapshot) {
     if (state.mode == CapacityMode::kElastic)
       capacity.coming = capacity.draining;  // elastic capacity is a limit, wherever
                                             // GPUs are held
+    if (capacity.nodes) {
+      for (const auto& [name, node] : *capacity.nodes)
+        capacity.largest_free = std::max(capacity.largest_free, node.limit - node.held);
+    }
     capacity.limit = std::max(0, state.mode == CapacityMode::kElastic ? hard : std::min(observed, hard));
   }
   return capacities;
@@ -94,7 +98,7 @@ int count_existing(const Service& service, const PoolId& pool) {
 }
 
 int place_workers(FreeByNode& free, int gpus_per_worker, int workers) {
-  if (gpus_per_worker <= 0) return std::max(0, workers);
+  if (gpus_per_worker <= 0 || workers <= 0) return std::max(0, workers);
   std::vector<int*> nodes;
   for (auto& [name, gpus] : free) {
     if (gpus >= gpus_per_worker) nodes.push_back(&gpus);
@@ -126,10 +130,12 @@ int largest_on_one_node(const Service& service, const ClassCapacity& capacity, c
   for (const Worker& worker : service.workers) {
     if (holds_gpus(worker) && worker.accelerator == accelerator) own[worker.node] += worker.gpus;
   }
-  int largest = 0;
-  for (const auto& [name, node] : *capacity.nodes) {
-    const auto mine = own.find(name);
-    largest = std::max(largest, node.limit - node.held + (mine == own.end() ? 0 : mine->second));
+  // Only the nodes of its own workers can have more than nobody holds. Looking at all nodes for each service would be
+  // quadratic.
+  int largest = capacity.largest_free;
+  for (const auto& [name, gpus] : own) {
+    const auto node = capacity.nodes->find(name);
+    if (node != capacity.nodes->end()) largest = std::max(largest, node->second.limit - node->second.held + gpus);
   }
   return largest;
 }

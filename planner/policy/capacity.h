@@ -24,6 +24,7 @@ struct ClassCapacity {
   int held = 0;      // held by all other workers, of any service
   // The nodes that take new workers, by name. Absent if no node of the class is known, or if nodes can be added (Elastic).
   std::optional<std::map<std::string, NodeRoom>> nodes = {};
+  int largest_free = 0;           // GPUs that nobody holds on one of them, where most are free
   std::vector<int> pending = {};  // GPUs of each worker in `held` that has no node yet
 };
 

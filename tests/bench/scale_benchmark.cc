@@ -253,6 +253,36 @@ void make_plan(benchmark::State& state) {
   const World& one = world(state);
   for (auto _ : state) benchmark::DoNotOptimize(planner::make_plan(one.snapshot()));
 }
+
+// Copies of everything in the snapshot, each under its own name and with its own GPUs.
+planner::Snapshot times_as_large(const planner::Snapshot& one, int times) {
+  planner::Snapshot all = one;
+  all.nodes.clear();
+  all.services.clear();
+  for (planner::AcceleratorState& state : all.accelerators) state.allocatable_gpus *= times;
+  for (int i = 0; i < times; ++i) {
+    const std::string suffix = fmt::format("-{}", i);
+    for (planner::NodeState node : one.nodes) {
+      node.name += suffix;
+      all.nodes.push_back(std::move(node));
+    }
+    for (planner::Service service : one.services) {
+      for (std::string* name : {&service.id.name, &service.id.uid, &service.served_name}) *name += suffix;
+      for (planner::Worker& worker : service.workers) {
+        worker.name += suffix;
+        worker.node += suffix;
+      }
+      all.services.push_back(std::move(service));
+    }
+  }
+  return all;
+}
+void make_large_plan(benchmark::State& state) {
+  constexpr int kTimes = 10;
+  const planner::Snapshot snapshot = times_as_large(world(state).snapshot(), kTimes);
+  state.SetLabel(fmt::format("{} services, {} workers", snapshot.services.size(), kTimes * world(state).workers().size()));
+  for (auto _ : state) benchmark::DoNotOptimize(planner::make_plan(snapshot));
+}
 void step(benchmark::State& state) {
   World& one = world(state);
   for (auto _ : state) one.step();
@@ -374,6 +404,11 @@ void register_all() {
           ->Unit(benchmark::kMillisecond);
     }
   }
+  // The fake API server would take gigabytes for 50,000 pods, so only the plan has that size.
+  benchmark::RegisterBenchmark("make_plan_ten_times", make_large_plan)
+      ->ArgNames({"services", "workersEach"})
+      ->Args({1000, 5})
+      ->Unit(benchmark::kMillisecond);
   for (const int workers : {1000, 10'000}) {
     benchmark::RegisterBenchmark("read_workers", read_workers)->ArgName("workers")->Arg(workers)->Unit(benchmark::kMillisecond);
   }

@@ -44,11 +44,15 @@ void advise_without_acting(FleetDraft& fleet) {
     std::vector<int> would = arbitrate(own, left);
     std::map<PoolId, int> of_pools;
     for (std::size_t i = 0; i < own.size(); ++i) of_pools[pools[i]] = would[i];
-    std::map<std::string, FreeByNode> free = free_for_growth(fleet, draft, of_pools);
+    const auto grows = [&](std::size_t i) { return would[i] > own[i].keep; };
+    std::map<std::string, FreeByNode> free;  // a copy of all nodes, so only if needed
+    for (std::size_t i = 0; i < own.size() && free.empty(); ++i) {
+      if (grows(i)) free = free_for_growth(fleet, draft, of_pools);
+    }
     for (std::size_t i = 0; i < own.size(); ++i) {
       const auto nodes = free.find(own[i].accelerator);
       const int growth = would[i] - own[i].keep;
-      if (nodes == free.end() || growth <= 0) continue;
+      if (nodes == free.end() || !grows(i)) continue;
       would[i] = own[i].keep + place_workers(nodes->second, own[i].gpus_per_worker, growth);
     }
     draft.granted = would[0];

@@ -59,6 +59,10 @@ void keep_needed(Draft& draft, const FleetDraft& fleet) {
 
 // Whether the first worker of the new configuration has a node, or finds one next to the retiring workers.
 bool first_has_node(const Draft& draft, const FleetDraft& fleet) {
+  const WorkerSpec& spec = draft.chosen->pool.spec;
+  const ClassCapacity& capacity = fleet.capacities.at(spec.accelerator);
+  // A node with room next to all workers saves the look at each of them, unless one without a node may take that room.
+  if (!capacity.nodes || (capacity.pending.empty() && capacity.largest_free >= spec.gpus())) return true;
   return fit_on_nodes(fleet, {claim_of(draft, fleet.snapshot->now_s)}, {1}, true).most.front() >= 1;
 }
 

@@ -12,6 +12,8 @@
 
 #include "planner/base/rng.h"
 #include "planner/policy/make_plan.h"
+#include "planner/policy/passes/fit_on_nodes.h"
+#include "planner/policy/trouble.h"
 #include "tests/effort.h"
 #include "tests/unit/planner/policy/fixtures.h"
 #include "tests/unit/planner/policy/one_service.h"
@@ -143,6 +145,47 @@ TEST(Capacity, EachServiceSeesWhatOthersHold) {
   const Snapshot snapshot = on_nodes({mine, other}, {8});
   EXPECT_EQ(largest_on_one_node(snapshot.services[0], capacity_of(snapshot), "h100"), 6);
   EXPECT_EQ(largest_on_one_node(snapshot.services[1], capacity_of(snapshot), "h100"), 7);
+}
+
+// Given random nodes and workers in every state; expects the largest room of each service to be that of a search over all
+// nodes, and a worker that fits next to all others to find a node when nodes are assigned.
+TEST(Capacity, LargestRoomsAreThoseOfASearch) {
+  constexpr WorkerState kStates[] = {WorkerState::kStarting, WorkerState::kReady, WorkerState::kDraining, WorkerState::kFailed,
+                                     WorkerState::kUnschedulable};
+  for (std::uint64_t seed = 1; seed <= effort<std::uint64_t>(300, 5000); ++seed) {
+    Rng random(seed, "rooms");
+    std::vector<int> gpus(static_cast<std::size_t>(random.integer(1, 5)));
+    for (int& one : gpus) one = static_cast<int>(random.integer(0, 8));
+    std::vector<Service> services;
+    for (int k = 0; k < 3; ++k) {
+      Service& service = services.emplace_back(chat_service("s" + std::to_string(k)));
+      for (int slot = static_cast<int>(random.integer(0, 4)); slot > 0; --slot) {
+        Worker worker = ready_worker("h100-1", "h100", static_cast<int>(random.integer(1, 3)), slot, kNow);
+        worker.state = kStates[random.integer(0, 4)];
+        if (random.integer(0, 4) > 0)
+          worker.node = "n" + std::to_string(random.integer(0, 5));  // n5 and some others do not exist
+        service.workers.push_back(std::move(worker));
+      }
+    }
+    const Snapshot snapshot = on_nodes(services, gpus);
+    const ClassCapacity capacity = capacity_of(snapshot);
+    for (const Service& service : snapshot.services) {
+      int largest = 0;
+      for (const auto& [name, node] : *capacity.nodes) {
+        int own = 0;
+        for (const Worker& worker : service.workers) own += holds_gpus(worker) && worker.node == name ? worker.gpus : 0;
+        largest = std::max(largest, node.limit - node.held + own);
+      }
+      EXPECT_EQ(largest_on_one_node(service, capacity, "h100"), largest) << "seed " << seed << ", " << service.id.name;
+    }
+    if (!capacity.pending.empty()) continue;
+    Claim claim;
+    claim.accelerator = "h100";
+    claim.wanted = 1;
+    claim.gpus_per_worker = std::max(1, capacity.largest_free);
+    const int fits = fit_on_nodes(draft_of(snapshot), {claim}, {1}, true).most.front();
+    EXPECT_GE(fits, capacity.largest_free > 0 ? 1 : 0) << "seed " << seed;
+  }
 }
 
 // Given eight free GPUs on eight nodes and a service whose workers need two; expects no worker and NoRoomOnOneNode, on four
