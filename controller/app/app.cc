@@ -365,7 +365,7 @@ Result<void> decide_until_stopped(Controller& controller, Parts& parts, HttpServ
     bundle.reconcile_duration.observe(now().monotonic_s - begin.monotonic_s);
     if (controller.plans_made() != shown.plans) {
       shown.plans = controller.plans_made();
-      server.show(*controller.last_snapshot(), *controller.last_plan());
+      server.show(controller.last_decision());
     }
     server.set_ready(parts.store().synced() && parts.runtime().synced());
     server.flush();

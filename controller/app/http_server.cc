@@ -122,9 +122,8 @@ struct HttpServer::Impl {
     }
     if (path == "/metrics") return answer(call, 200, registry.exposition(), metrics::kExpositionContentType);
     if (path == "/v1/snapshot")
-      return show_json(call, [](const auto& decision) { return planner::to_json(decision.first, true); });
-    if (path == "/v1/plan")
-      return show_json(call, [](const auto& decision) { return planner::to_json(decision.second, true); });
+      return show_json(call, [](const auto& decision) { return planner::to_json(decision.snapshot, true); });
+    if (path == "/v1/plan") return show_json(call, [](const auto& decision) { return planner::to_json(decision.plan, true); });
     if (path == "/v1/routing-table") return routing_table(call);
     refuse(
         call, 404,
@@ -235,8 +234,6 @@ struct HttpServer::Impl {
     };
   }
 
-  using Decision = std::pair<planner::Snapshot, planner::Plan>;
-
   RoutingPublisher& publisher;
   metrics::Registry& registry;
   HttpSecurity security;
@@ -292,8 +289,7 @@ void HttpServer::set_ready(bool ready) {
   impl_->ready = ready;
 }
 
-void HttpServer::show(const planner::Snapshot& snapshot, const planner::Plan& plan) {
-  auto decision = std::make_shared<const Impl::Decision>(snapshot, plan);
+void HttpServer::show(std::shared_ptr<const Decision> decision) {
   const std::lock_guard lock(impl_->mutex);
   impl_->last = std::move(decision);
 }

@@ -15,11 +15,11 @@
 #include <memory>
 #include <string>
 
+#include "controller/reconcile/decision.h"
 #include "controller/reconcile/routing_publisher.h"
 #include "metrics/registry.h"
 #include "metrics/security/reloaded.h"
 #include "metrics/security/tls.h"
-#include "planner/policy/plan.h"
 
 namespace windlass::controller {
 
@@ -47,7 +47,7 @@ class HttpServer {
   void set_ready(bool ready);
 
   // Sets the content of /v1/snapshot and /v1/plan.
-  void show(const planner::Snapshot& snapshot, const planner::Plan& plan);
+  void show(std::shared_ptr<const Decision> decision);
 
   // Answers waiting gateways that have a newer table, whose wait is over, or that must find another leader.
   void flush();

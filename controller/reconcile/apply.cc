@@ -28,8 +28,9 @@ std::vector<Wanted> wanted_pools(const ApplyStep& step, const ServiceStep& own) 
     const auto accelerator = step.context.observation.classes.find(pool.spec.accelerator);
     if (accelerator == step.context.observation.classes.end()) continue;  // removed since the plan was made
     Launch spec = worker_spec(own.service, pool, 0, *accelerator->second);
-    std::string hashes = spec.known_hashes();
-    all.push_back({pool, *accelerator->second, std::move(spec), std::move(hashes)});
+    HashedLaunch& last = own.memory.hashed[pool.id()];
+    if (last.hashes.empty() || last.launch != spec) last = {spec, spec.known_hashes()};
+    all.push_back({pool, *accelerator->second, std::move(spec), last.hashes});
   }
   // Workers of one name may change their role, so each must hold what either role needs.
   for (Wanted& one : all) {

@@ -24,9 +24,13 @@ constexpr double kMaxApplyS = 2;
 constexpr double kMaxStatusS = 1;
 constexpr double kMaxEventsS = 0.25;
 
-constexpr double kReportPeriodS = 1;  // for the gauges
+// For the gauges. With more services than this per second, rarer: each has about sixty series.
+constexpr double kReportPeriodS = 1, kReportedPerS = 1000;
 // between two writes of one service's status, so that a flapping service does not cause many writes
 constexpr double kStatusGapS = 1;
+// Writes per second of statuses that differ only in their figures. At ten thousand services, one each every 30 s would be most
+// of what etcd can take.
+constexpr double kFigureWritesPerS = 25;
 constexpr double kStatusAgainS = 5;  // retry time of a status that could not be written
 constexpr double kTellAgainS = 30;   // retry time of a condition that could not be written
 
@@ -66,7 +70,7 @@ Outcome Controller::step(Instant now) {
 
   const std::string problem = note_problems();
   if (!store_.synced() || !runtime_.synced()) return Retry{problem.empty() ? "reading the cluster" : problem};
-  const Observation observation = look(now);
+  Observation observation = look(now);
   planner::Plan plan = planner::make_plan(observation.snapshot);
   remember(observation, plan);
   report_.count(plan);
@@ -83,8 +87,7 @@ Outcome Controller::step(Instant now) {
   note(applied);
   if (!keep_lead(now)) return RequeueAfter{0};
   write_down(observation, plan, now, applied.errors);
-  snapshot_ = observation.snapshot;
-  plan_ = std::move(plan);
+  decision_ = std::make_shared<const Decision>(std::move(observation.snapshot), std::move(plan));
   ++plans_made_;
   return outcome_of(applied);
 }
@@ -126,7 +129,8 @@ void Controller::write_down(const Observation& observation, const planner::Plan&
   tell_broken(now, errors);
   events_.write(store_, now, within(kMaxEventsS, now));
   if (now.monotonic_s >= next_report_s_) {
-    next_report_s_ = now.monotonic_s + kReportPeriodS;
+    next_report_s_ =
+        now.monotonic_s + std::max(kReportPeriodS, static_cast<double>(observation.services.size()) / kReportedPerS);
     report_.publish(observation, plan, statuses, state_, store_.broken_objects(), now);
   }
   timed("status");
@@ -207,13 +211,15 @@ std::vector<api::ModelServiceStatus> Controller::write_statuses(const Observatio
                                                                 Instant now, std::vector<std::string>& errors) {
   const std::string time = kube::rfc3339(now.wall_s);
   std::erase_if(state_.status_again_s, [&](const auto& one) { return one.second <= now.monotonic_s; });
+  const std::size_t count = observation.services.size();
+  const double figures_period_s = std::max(options_.load_status_period_s, static_cast<double>(count) / kFigureWritesPerS);
   const auto write = [&](const api::ModelService& service, const api::ModelServiceStatus& status, ServiceMemory& memory) {
     if (state_.status_again_s.contains(service.metadata.uid)) return;
     const double since_s =
         memory.status_written_s ? now.monotonic_s - *memory.status_written_s : std::numeric_limits<double>::infinity();
     const bool new_spec = service.status.observed_generation != status.observed_generation;
     const bool different = new_spec || (since_s >= kStatusGapS && meaningfully_different(service.status, status));
-    const bool due = since_s >= options_.load_status_period_s;
+    const bool due = since_s >= figures_period_s;
     if (!different && (!due || service.status == status)) return;
     if (const auto written = store_.write_status(service, status); written.ok()) {
       memory.status_written_s = now.monotonic_s;
@@ -224,7 +230,6 @@ std::vector<api::ModelServiceStatus> Controller::write_statuses(const Observatio
     }
   };
   const std::function<bool()> time_is_up = within(kMaxStatusS, now);
-  const std::size_t count = observation.services.size();
   const std::size_t first = count == 0 ? 0 : state_.first_status % count;
   state_.first_status = 0;
   std::vector<api::ModelServiceStatus> statuses(count);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "controller/kube/http_transport.h"
+#include "controller/reconcile/decision.h"
 #include "controller/reconcile/event_queue.h"
 #include "controller/reconcile/leadership.h"
 #include "controller/reconcile/metrics_report.h"
@@ -31,8 +32,9 @@ namespace windlass::controller {
 struct ControllerOptions {
   SignalOptions signals;
   double scrape_period_s = 1;
-  double load_status_period_s = 30;        // a status that differs only in its figures is written at most this often
-  int max_queued = 1024;                   // requests that may wait at one gateway for one model
+  double load_status_period_s =
+      30;                 // a status that differs only in its figures is written at most this often; rarer with many services
+  int max_queued = 1024;  // requests that may wait at one gateway for one model
   OfferQuestions* offers = nullptr;        // borrowed; null: closed forms decide alone
   ProbeQuestions* probes = nullptr;        // borrowed; null: workers are not probed
   std::function<void()> on_question = {};  // called when either has a new question
@@ -47,9 +49,10 @@ class Controller {
 
   [[nodiscard]] Outcome step(Instant now);
 
-  // The last plan and its input; nullopt before the first.
-  [[nodiscard]] const std::optional<planner::Snapshot>& last_snapshot() const { return snapshot_; }
-  [[nodiscard]] const std::optional<planner::Plan>& last_plan() const { return plan_; }
+  // The last plan and its input; nullptr before the first.
+  [[nodiscard]] const std::shared_ptr<const Decision>& last_decision() const { return decision_; }
+  [[nodiscard]] const planner::Snapshot* last_snapshot() const { return decision_ ? &decision_->snapshot : nullptr; }
+  [[nodiscard]] const planner::Plan* last_plan() const { return decision_ ? &decision_->plan : nullptr; }
   // Increases with every plan.
   [[nodiscard]] std::uint64_t plans_made() const { return plans_made_; }
 
@@ -92,8 +95,7 @@ class Controller {
   double next_scrape_s_ = 0;
   // plan clock - monotonic clock. The plan clock is near wall time and never goes back
   std::optional<double> plan_clock_offset_s_;
-  std::optional<planner::Snapshot> snapshot_;
-  std::optional<planner::Plan> plan_;
+  std::shared_ptr<const Decision> decision_;
   std::uint64_t plans_made_ = 0;
   EventQueue events_;
   MetricsReport report_;

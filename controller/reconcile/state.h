@@ -11,10 +11,17 @@
 #include "controller/reconcile/backoff.h"
 #include "controller/reconcile/live_calibration.h"
 #include "controller/reconcile/start_log.h"
+#include "controller/runtime/worker_runtime.h"
 #include "planner/dispatch/routing_table.h"
 #include "planner/policy/plan.h"
 
 namespace windlass::controller {
+
+// A launch and its Launch::known_hashes.
+struct HashedLaunch {
+  Launch launch;
+  std::string hashes;
+};
 
 struct ServiceMemory {
   planner::PolicyMemory policy;
@@ -26,7 +33,8 @@ struct ServiceMemory {
   std::optional<Backoff> create_backoff;  // the one to report; none while every planned worker is ready
   // hashes that the cluster accepted last, so that it is asked only once
   std::map<planner::PoolId, std::string> accepted_specs;
-  std::optional<double> status_written_s;  // monotonic
+  std::map<planner::PoolId, HashedLaunch> hashed;  // of the last step: hashing costs more than comparing
+  std::optional<double> status_written_s;          // monotonic
   StartLog starts;
 };
 

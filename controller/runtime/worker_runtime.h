@@ -26,6 +26,8 @@ struct WorkerEnv {
   std::string value;
   std::optional<std::pair<std::string, std::string>> secret;
   std::optional<std::pair<std::string, std::string>> config_map;
+
+  bool operator==(const WorkerEnv&) const = default;
 };
 
 // The specification of a worker. The reconciler fills it in from the ModelService and the plan.
@@ -57,6 +59,8 @@ struct Launch {
   int max_context_tokens = 0;
   double drain_timeout_s = 0;
   std::string priority_class;
+
+  bool operator==(const Launch&) const = default;
 
   // Whether it serves only one phase of requests.
   [[nodiscard]] bool has_phase() const { return role == "prefill" || role == "decode"; }
