@@ -32,9 +32,8 @@ namespace windlass::controller {
 struct ControllerOptions {
   SignalOptions signals;
   double scrape_period_s = 1;
-  double load_status_period_s =
-      30;                 // a status that differs only in its figures is written at most this often; rarer with many services
-  int max_queued = 1024;  // requests that may wait at one gateway for one model
+  double load_status_period_s = 30;        // between writes of a status that differs only in figures; longer with many services
+  int max_queued = 1024;                   // requests that may wait at one gateway for one model
   OfferQuestions* offers = nullptr;        // borrowed; null: closed forms decide alone
   ProbeQuestions* probes = nullptr;        // borrowed; null: workers are not probed
   std::function<void()> on_question = {};  // called when either has a new question
