@@ -214,11 +214,9 @@ class ServingRun {
 
   // Assigning requests to workers.
   //
-  // route(): the worker of one role for a request. With a mixed pool (Splitwise, Section IV-A): a worker in its own pool; if
-  // its queue is long, one of the mixed pool; if that is long too, one of the other role.
-  WorkerChooser::Choice route(const LiveRequest& of, WorkerChooser& own, const WorkerChooser& other, std::int64_t tokens);
-  // The decode worker with the least promised memory. With a mixed pool: if none of its own pool has this much left, one of the
-  // mixed pool, then a prefill worker.
+  // The worker of one role for a request, or with a mixed pool perhaps one of the other role (planner/dispatch/mixed_pool.h).
+  WorkerChooser::Choice route(const LiveRequest& of, WorkerChooser& own, WorkerChooser& other, std::int64_t tokens);
+  // The decode worker with the least promised memory, or with a mixed pool perhaps a prefill worker (same file).
   int least_memory(const LiveRequest& of);
   // -1: none can hold it now. REQUIRES: its prefill worker is known.
   int choose_decode(int request);

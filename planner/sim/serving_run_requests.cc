@@ -2,47 +2,30 @@
 #include <algorithm>
 #include <cassert>
 
+#include "planner/dispatch/mixed_pool.h"
 #include "planner/sim/event_time.h"
 #include "planner/sim/length_prediction.h"
 #include "planner/sim/serving_run.h"
 
 namespace windlass::sim {
 
-WorkerChooser::Choice ServingRun::route(const LiveRequest& of, WorkerChooser& own, const WorkerChooser& other,
-                                        std::int64_t tokens) {
+WorkerChooser::Choice ServingRun::route(const LiveRequest& of, WorkerChooser& own, WorkerChooser& other, std::int64_t tokens) {
   const ServiceState& in = service(of.service);
   const auto admits = [&](const ServingWorker& w) { return w.can_hold(of.input, of.output); };
   const auto threshold = in.options->dispatch.mixed_pool_threshold_tokens;
   const dispatch::RequestLengths lengths = lengths_of(of);
   const double now_s = seconds_between(0, now_ns_);
   if (!threshold || other.empty()) return own.choose(workers_, lengths, now_s, !in.two_roles, admits);
-  const auto pure = [&](const ServingWorker& w) { return !w.mixed() && admits(w); };
-  const auto is_short = [&](const ServingWorker& w) { return w.waiting() == 0 || w.pending() + tokens <= *threshold; };
-  const auto mixed = [&](const ServingWorker& w) { return w.mixed() && admits(w) && is_short(w); };
-  WorkerChooser::Choice best = own.choose(workers_, lengths, now_s, false, pure);
-  if (best.worker >= 0 && is_short(worker(best.worker))) return best;
-  for (const int w : {own.fewest_pending(workers_, mixed), other.fewest_pending(workers_, mixed),
-                      other.fewest_pending(workers_, pure), own.fewest_pending(workers_, admits)}) {
-    if (w >= 0) return {w, false};
-  }
-  return {};
+  const auto pool = [&](WorkerChooser& chooser) { return RolePool{chooser, workers_, lengths, now_s}; };
+  return {dispatch::machine_by_queue(pool(own), pool(other), tokens, *threshold, admits), false};
 }
 
 int ServingRun::least_memory(const LiveRequest& of) {
-  const ServiceState& in = service(of.service);
-  const std::int64_t tokens = of.input + of.output;
+  ServiceState& in = service(of.service);
   const auto admits = [&](const ServingWorker& w) { return w.can_hold(of.input, of.output); };
-  const bool pools = in.options->dispatch.mixed_pool_threshold_tokens.has_value();
-  const auto roomy = [&](const ServingWorker& w) { return admits(w) && w.has_unpromised(tokens); };
-  const auto own = [&](const ServingWorker& w) { return roomy(w) && !(pools && w.mixed()); };
-  int best = in.second.fewest_promised(workers_, own);
-  if (best < 0 && pools) {
-    const auto mixed = [&](const ServingWorker& w) { return roomy(w) && w.mixed(); };
-    best = in.second.fewest_promised(workers_, mixed);
-    if (best < 0) best = in.first.fewest_promised(workers_, mixed);
-    if (best < 0) best = in.first.fewest_promised(workers_, roomy);
-  }
-  return best >= 0 ? best : in.second.fewest_promised(workers_, admits);
+  const auto pool = [&](WorkerChooser& chooser) { return RolePool{chooser, workers_}; };
+  const bool mixed_pool = in.options->dispatch.mixed_pool_threshold_tokens.has_value();
+  return dispatch::machine_by_memory(pool(in.second), pool(in.first), std::int64_t{of.input} + of.output, mixed_pool, admits);
 }
 
 int ServingRun::partner_of(int prefill) const {

@@ -115,6 +115,28 @@ class WorkerChooser {
   std::map<const ServingPool*, std::unique_ptr<dispatch::PackingModel>> packing_;  // looked up, never iterated
 };
 
+// The workers of one role, as planner/dispatch/mixed_pool.h sees a pool. Borrows both.
+struct RolePool {
+  WorkerChooser& chooser;
+  const ServingWorkers& workers;
+  dispatch::RequestLengths lengths = {};
+  double now_s = 0;
+
+  template <class Passes>
+  [[nodiscard]] int preferred(Passes passes) const {
+    return chooser.choose(workers, lengths, now_s, false, passes).worker;
+  }
+  template <class Passes>
+  [[nodiscard]] int fewest_pending(Passes passes) const {
+    return chooser.fewest_pending(workers, passes);
+  }
+  template <class Passes>
+  [[nodiscard]] int fewest_promised(Passes passes) const {
+    return chooser.fewest_promised(workers, passes);
+  }
+  [[nodiscard]] const ServingWorker& at(int worker) const { return *workers[static_cast<std::size_t>(worker)]; }
+};
+
 // TetriInfer, Section 3.3.4: draws two workers from those with room for the predicted length (from all, if none has). A heavy
 // request goes to the one with the lower resulting ratio of heavy to light decodes, a light one to the one with fewer decodes.
 // Ties: fewer decodes, then the one drawn first. -1: no worker can hold the request.
