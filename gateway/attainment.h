@@ -21,6 +21,7 @@ struct RequestRecord {
   // the answer was complete.
   int code = 0;
   bool streamed = false;
+  bool mixed_pool = false;  // a worker of the other role did one of its phases: Splitwise's mixed pool
   double arrived_s = 0;
   std::optional<double> dispatched_s;   // last time it was sent to a chain that begins it
   std::optional<double> first_token_s;  // first token sent to the client (streamed only)

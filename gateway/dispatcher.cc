@@ -187,6 +187,7 @@ void Dispatcher::count(const Finished& finished) {
     code = model.finished.emplace(record.code, counter).first;
   }
   code->second.add();
+  if (record.mixed_pool) metrics_.mixed_pool_requests.with({{"model", record.model}}).add();
   if (finished.verdict != Verdict::kNotCounted) model.judged.add();
   if (finished.verdict == Verdict::kAttained) model.attained.add();
   if (record.dispatched_s.has_value()) model.queue_wait.observe(*record.dispatched_s - record.arrived_s);
@@ -256,6 +257,7 @@ void Dispatcher::refresh_gauges() {
   }
   show_by_model(metrics_.queue_length, router_.queue_lengths(), shown_queues_);
   show_by_model(metrics_.decode_queue_length, router_.decode_queue_lengths(), shown_decode_queues_);
+  show_by_model(metrics_.mixed_pool_workers, router_.mixed_pools(), shown_mixed_pools_);
   show_by_model(metrics_.silent_workers, router_.silent_chains(), shown_silent_);
 }
 

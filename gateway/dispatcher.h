@@ -100,10 +100,10 @@ class Dispatcher {
   RequestId next_id_ = 1;
   std::unordered_map<RequestId, std::shared_ptr<Ticket>> tickets_;
   std::unordered_map<std::string, ModelMetrics> models_;
-  std::set<std::pair<std::string, std::string>> shown_chains_;               // (model, chain) with an in-flight series
-  std::map<std::string, dispatch::PolicyKind> shown_policies_;               // by model
-  std::set<std::string> shown_queues_, shown_decode_queues_, shown_silent_;  // models with such a series
-  Router::ContactCounts counted_contacts_;                                   // values already added to the metrics
+  std::set<std::pair<std::string, std::string>> shown_chains_;  // (model, chain) with an in-flight series
+  std::map<std::string, dispatch::PolicyKind> shown_policies_;  // by model
+  std::set<std::string> shown_queues_, shown_decode_queues_, shown_silent_, shown_mixed_pools_;  // models with such a series
+  Router::ContactCounts counted_contacts_;  // values already added to the metrics
 };
 
 }  // namespace windlass::gateway

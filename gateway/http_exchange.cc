@@ -164,6 +164,7 @@ asio::awaitable<Exchange::Outcome> Exchange::pass_on(AnswerParser& parser) {
 std::string Exchange::step_headers(const Dispatch& to_chain) const {
   std::string headers;
   if (!to_chain.token.empty()) headers = fmt::format("Authorization: Bearer {}\r\n", to_chain.token);
+  if (to_chain.mixed_pool) headers += "X-Windlass-Mixed-Pool: 1\r\n";
   switch (to_chain.step) {
     case Step::kWhole:
       if (!to_chain.next_hops.empty()) headers += fmt::format("X-Windlass-Chain: {}\r\n", to_chain.next_hops);

@@ -59,7 +59,8 @@ void add_queue(CLI::App& app, Options& options, RawOptions& raw) {
       ->capture_default_str();
   app.add_option("--policy", raw.policy,
                  "which worker takes a request, for all models, whatever the routing table says: jffc (the fastest with a free "
-                 "slot, otherwise it waits for one), jsq, sed, power-of-two, aladdin, by-size or huawei [the routing table's]");
+                 "slot, otherwise it waits for one), jsq, sed, power-of-two, aladdin, by-size, huawei or splitwise (with its "
+                 "mixed pool) [the routing table's]");
   app.add_option("--queue-order", raw.queue_order,
                  "order of waiting requests: objective (first those that can still meet timeToFirstToken, then the others) or "
                  "arrival (first come, first served)")

@@ -96,6 +96,7 @@ Actions Router::prefilled(double now_s, RequestId id) {
   request.prefilled = true;
   const std::string name = request.record.model;
   const auto model = models_.find(name);
+  if (model != models_.end() && model->second->splitwise != nullptr) model->second->splitwise->begun(id);
   if (model == models_.end() || !model->second->listed) {
     reject_unserved(now_s, id, actions);
     return actions;
@@ -134,8 +135,9 @@ void Router::tokens_sent(double now_s, RequestId id, int count) {
   if (found == requests_.end() || count <= 0) return;
   Request& request = found->second;
   const auto model = models_.find(request.record.model);
-  // A policy that places by lengths tracks only the first of two steps.
-  auto* const tracker = model == models_.end() || request.prefilled ? nullptr : model->second->tracker();
+  // A policy that places by lengths tracks only the first of two steps, but for Splitwise's.
+  const bool tracks = model != models_.end() && (!request.prefilled || model->second->splitwise != nullptr);
+  auto* const tracker = tracks ? model->second->tracker() : nullptr;
   int after_first = count;
   if (!request.record.first_token_s.has_value()) {
     request.record.first_token_s = now_s;
@@ -215,7 +217,8 @@ std::optional<double> Router::next_deadline_s() const {
       // Wake up only for chains that keep a free slot: because they are blocked, or because nothing fits yet.
       if (!slot->serves() || slot->in_flight >= slot->capacity) continue;
       const bool begins = !model->waiting.empty() && model->can_begin_at(*slot);
-      const bool decodes = !model->decode_waiting.empty() && slot->role == dispatch::Role::kDecode;
+      const bool may_decode = slot->role == dispatch::Role::kDecode || model->splitwise != nullptr;
+      const bool decodes = !model->decode_waiting.empty() && may_decode;
       if (slot->blocked_until_s > 0) {
         if (begins || decodes) earlier(slot->blocked_until_s);
       } else if (begins && model->tracker() != nullptr) {
@@ -270,6 +273,14 @@ std::map<std::string, dispatch::PolicyKind> Router::policies() const {
     if (model->listed) kinds.emplace(name, model->policy_kind);
   }
   return kinds;
+}
+
+std::map<std::string, int> Router::mixed_pools() const {
+  std::map<std::string, int> counts;
+  for (const auto& [name, model] : models_) {
+    if (model->listed && model->splitwise != nullptr) counts.emplace(name, model->splitwise->mixed_chains());
+  }
+  return counts;
 }
 
 std::map<std::string, int> Router::queue_lengths() const {

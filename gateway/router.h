@@ -14,11 +14,13 @@
 //   - unified chains, always
 //   - prefill chains, while some decode chain takes requests: without one, no request could be finished
 //   - decode chains, while no prefill chain takes requests: they then serve the whole request and compute the prompt themselves
-// The policy chooses among these. The second step works the same under every policy and goes before requests that would begin
-// at a decode chain. The table may give a prefill chain weights for decode chains. Its requests then go to those of them that
-// have a free slot, in turns by weight (planner/dispatch/weighted_turns.h). Without weights, or when none of these has a free
-// slot, JFFC chooses among all decode chains. Under JFFC, prefill chains that are equally fast and equally full also take
-// turns, by the sums of their weights; those whose decode chains have a free slot go first.
+// The policy chooses among these. The second step goes before requests that would begin at a decode chain. It works the same
+// under every policy but `splitwise`: there any chain can begin a request and do a second step, and the policy says which
+// (planner/dispatch/splitwise_policy.h). A worker gets a phase that is not its role's only under that policy; the header
+// X-Windlass-Mixed-Pool asks it to take it. The table may give a prefill chain weights for decode chains. Its requests then go
+// to those of them that have a free slot, in turns by weight (planner/dispatch/weighted_turns.h). Without weights, or when none
+// of these has a free slot, JFFC chooses among all decode chains. Under JFFC, prefill chains that are equally fast and equally
+// full also take turns, by the sums of their weights; those whose decode chains have a free slot go first.
 //
 // Invariants after every event, which the tests check over random event sequences:
 //   - every request that arrived gets exactly one Finished action, and no action after it
@@ -78,6 +80,7 @@ struct Dispatch {
   std::string chain;
   std::string address;  // "host:port" of the first hop
   Step step = Step::kWhole;
+  bool mixed_pool = false;      // the chain's role is the other one: its workers are in Splitwise's mixed pool
   std::string prefill_address;  // the worker of its first step; kDecode only
   std::string next_hops;        // workers after the first in a chain of several, "host:port,host:port"; empty for one worker
   std::string token;            // bearer token for these workers; empty: none
@@ -222,6 +225,8 @@ class Router {
   [[nodiscard]] std::map<std::string, dispatch::PolicyKind> policies() const;
   // Requests that no worker has, by model in the table.
   [[nodiscard]] std::map<std::string, int> queue_lengths() const;
+  // Chains in Splitwise's mixed pool, by model in the table with that policy: they have requests of the other role.
+  [[nodiscard]] std::map<std::string, int> mixed_pools() const;
   // Requests that have finished their first step and wait for the second, by model in the table with a decode chain.
   [[nodiscard]] std::map<std::string, int> decode_queue_lengths() const;
 
@@ -244,6 +249,7 @@ class Router {
   [[nodiscard]] dispatch::RequestLengths lengths_of(const Model& model, RequestId id) const;
   void expect_prompt_through(Model& model, const ChainSlot& slot, RequestId id, double begun_s);
   void place_again(Model& model);
+  void place_both_steps_again(Model& model);
   void pump(double now_s, Model& model, Actions& actions);
   void serve_decode_line(double now_s, Model& model, Actions& actions);
   void serve_queue_of(double now_s, Model& model, const SlotPtr& slot, Actions& actions);

@@ -31,15 +31,34 @@ dispatch::RequestLengths Router::lengths_of(const Model& model, RequestId id) co
 // A policy that places by lengths assumes that the request's prompt, begun at this time, takes as long as it would alone. For
 // requests whose first token is not visible here.
 void Router::expect_prompt_through(Model& model, const ChainSlot& slot, RequestId id, double begun_s) {
-  if (!slot.packing || model.tracker() == nullptr) return;
+  if (!slot.packing || model.tracker() == nullptr || model.splitwise != nullptr) return;
   const double prompt_s = slot.packing->prefill_s + slot.packing->prefill_token_s * lengths_of(model, id).input_tokens;
   model.prompts_through.emplace(begun_s + prompt_s, id);
+}
+
+// The same for Splitwise's policy, which follows both steps.
+void Router::place_both_steps_again(Model& model) {
+  dispatch::SplitwisePolicy& policy = *model.splitwise;
+  for (const auto& [id, request] : requests_) {
+    if (request.record.model != model.route.served_name) continue;
+    const dispatch::RequestLengths lengths = lengths_of(model, id);
+    const bool decodes = request.slot != nullptr && request.slot->listed;
+    if (request.prefill != nullptr && request.prefill->listed) {
+      policy.placed(request.prefill->index, lengths);
+      if (request.prefilled) policy.begun(id);
+      if (decodes) policy.answers_at(request.slot->index, id);
+    } else if (decodes) {
+      policy.stays_at(request.slot->index, lengths);
+      if (request.prefilled || request.record.first_token_s.has_value()) policy.first_token(id, 0);
+    }
+  }
 }
 
 // Reports to a new policy every request in flight at the model's listed chains.
 void Router::place_again(Model& model) {
   auto* const tracker = model.tracker();
   if (tracker == nullptr) return;
+  if (model.splitwise != nullptr) return place_both_steps_again(model);
   for (const auto& [id, request] : requests_) {
     const SlotPtr& slot = request.placed_at();
     if (request.record.model != model.route.served_name || slot == nullptr || !slot->listed) continue;
@@ -92,12 +111,18 @@ void Router::pump(double now_s, Model& model, Actions& actions) {
 
 void Router::serve_decode_line(double now_s, Model& model, Actions& actions) {
   if (shutting_down_) return;
+  const auto is_free = [&model](std::size_t index) { return model.slots[index]->has_free_slot(); };
   while (!model.decode_waiting.empty()) {
-    const auto fastest = model.decode_policy.choose();
-    if (!fastest.has_value()) return;
     const auto next = *model.decode_waiting.next(now_s, model.decode_margin_s());
+    std::optional<std::size_t> choice;
+    if (model.splitwise != nullptr) {
+      choice = model.splitwise->second_step(lengths_of(model, next.id), is_free);
+    } else if (const auto fastest = model.decode_policy.choose()) {
+      choice = model.choose_decode(requests_.at(next.id), *fastest);
+    }
+    if (!choice.has_value()) return;
     model.decode_waiting.take(next.place);
-    send(now_s, model, model.slots[model.choose_decode(requests_.at(next.id), *fastest)], next.id, actions);
+    send(now_s, model, model.slots[*choice], next.id, actions);
   }
 }
 
@@ -115,7 +140,7 @@ void Router::serve_queue_of(double now_s, Model& model, const SlotPtr& slot, Act
 void Router::send(double now_s, Model& model, const SlotPtr& slot, RequestId id, Actions& actions) {
   Request& request = requests_.at(id);
   const bool begins = !request.prefilled;
-  const Step step = request.prefilled ? Step::kDecode : slot->role == dispatch::Role::kPrefill ? Step::kPrefill : Step::kWhole;
+  const Step step = begins ? model.first_step_at(*slot, id) : Step::kDecode;
   (step == Step::kPrefill ? request.prefill : request.slot) = slot;
   request.queued_at.reset();
   ++slot->in_flight;
@@ -126,8 +151,13 @@ void Router::send(double now_s, Model& model, const SlotPtr& slot, RequestId id,
   set_deadline(id, request, request.record.arrived_s + options_.request_timeout_s);
   if (begins && (step == Step::kPrefill || !request.record.streamed)) expect_prompt_through(model, *slot, id, now_s);
   if (step == Step::kPrefill) request.prefill_address = slot->address;
-  actions.push_back(Dispatch{id, slot->id, slot->address, step, step == Step::kDecode ? request.prefill_address : std::string(),
-                             slot->next_hops, slot->token});
+  const bool other_role = slot->role == dispatch::Role::kPrefill && step != Step::kPrefill;
+  if (model.splitwise != nullptr) {
+    if (step == Step::kWhole && !model.splitwise->stays(id)) model.splitwise->stays_at(slot->index, lengths_of(model, id));
+    if (other_role || (begins && slot->role == dispatch::Role::kDecode)) request.record.mixed_pool = true;
+  }
+  actions.push_back(Dispatch{id, slot->id, slot->address, step, other_role,
+                             step == Step::kDecode ? request.prefill_address : std::string(), slot->next_hops, slot->token});
 }
 
 void Router::set_deadline(RequestId id, Request& request, double deadline_s) {
@@ -194,6 +224,7 @@ void Router::restart(double now_s, Model& model, RequestId id, Actions& actions)
   Request& request = requests_.at(id);
   actions.push_back(Recall{id, true});
   release_prefill(id, request);
+  if (auto* const tracker = model.tracker()) tracker->ended(id, 0);
   request.prefilled = false;
   request.record.chain.clear();
   request.record.dispatched_s.reset();
@@ -214,7 +245,11 @@ void Router::release(Request& request, SlotPtr& held) {
 void Router::release_prefill(RequestId id, Request& request) {
   if (request.prefill == nullptr) return;
   const auto model = models_.find(request.record.model);
-  if (model != models_.end() && model->second->tracker() != nullptr) model->second->tracker()->ended(id, 0);
+  if (model != models_.end() && model->second->splitwise != nullptr) {
+    model->second->splitwise->first_token(id, 0);  // its second step goes on
+  } else if (model != models_.end() && model->second->tracker() != nullptr) {
+    model->second->tracker()->ended(id, 0);
+  }
   release(request, request.prefill);
 }
 

@@ -14,6 +14,7 @@ dispatch::PolicyRules Router::Model::rules() const {
 }
 
 bool Router::Model::can_begin_at(const ChainSlot& slot) const {
+  if (splitwise != nullptr) return true;
   switch (slot.role) {
     case dispatch::Role::kUnified: return true;
     case dispatch::Role::kPrefill: return decode_serves;
@@ -61,7 +62,10 @@ dispatch::ChainState Router::Model::state_of(const ChainSlot& slot) const {
           slot.in_flight + static_cast<int>(slot.waiting.size()),
           slot.draining || slot.blocked_until_s > 0 || slot.contact != Contact::kAnswers || !can_begin_at(slot),
           slot.key,
-          slot.packing ? &*slot.packing : nullptr};
+          slot.packing ? &*slot.packing : nullptr,
+          0,
+          slot.role,
+          slot.share};
 }
 
 // The slot's own queue does not count, because second steps go first.
@@ -74,6 +78,11 @@ void Router::Model::tell(const ChainSlot& slot) {
   if (!slot.listed) return;
   policy->update(slot.index, state_of(slot));
   if (slot.role == dispatch::Role::kDecode) decode_policy.update(slot.index, decode_state_of(slot));
+}
+
+Step Router::Model::first_step_at(const ChainSlot& slot, RequestId id) const {
+  const bool whole = slot.role != dispatch::Role::kPrefill || (splitwise != nullptr && splitwise->stays(id));
+  return whole ? Step::kWhole : Step::kPrefill;
 }
 
 // JFFC does not order equals. Always taking the first in the table would make that machine send requests to others while they

@@ -14,6 +14,7 @@
 
 #include "gateway/router.h"
 #include "planner/dispatch/jffc.h"
+#include "planner/dispatch/splitwise_policy.h"
 #include "planner/dispatch/weighted_turns.h"
 
 namespace windlass::gateway {
@@ -102,6 +103,7 @@ struct Router::ChainSlot {
   double service_rate_per_s = 0;
   int capacity = 0;
   bool draining = false;
+  double share = 1;                               // fraction of its slots that we have
   std::optional<dispatch::PackingModel> packing;  // for our share of it
   ChainTurns decode_turns;                        // decode chains that take over its requests; for a listed prefill chain
   bool listed = false;
@@ -129,14 +131,15 @@ struct Router::Model {
   std::unique_ptr<dispatch::DispatchPolicy> policy;
   dispatch::PolicyKind policy_kind = dispatch::kDefaultPolicy;
   dispatch::PolicyRules policy_rules;
-  dispatch::Jffc decode_policy;                 // among decode chains; only while one is listed
-  ChainTurns prefill_turns;                     // of prefill chains with weights
-  std::vector<SlotPtr> blocked;                 // listed slots that refused us and are still blocked
-  dispatch::WaitingLine waiting;                // for any chain that can begin them
-  std::size_t waiting_at_chains = 0;            // in the slots' own queues
-  dispatch::WaitingLine decode_waiting;         // for a decode chain, after the first step
-  dispatch::FirstTokenTail first_token;         // from the first dispatch
-  dispatch::FirstTokenTail decode_first_token;  // from the dispatch to a decode chain
+  dispatch::SplitwisePolicy* splitwise = nullptr;  // `policy` if it is this one: it also chooses where second steps go
+  dispatch::Jffc decode_policy;                    // among decode chains; only while one is listed
+  ChainTurns prefill_turns;                        // of prefill chains with weights
+  std::vector<SlotPtr> blocked;                    // listed slots that refused us and are still blocked
+  dispatch::WaitingLine waiting;                   // for any chain that can begin them
+  std::size_t waiting_at_chains = 0;               // in the slots' own queues
+  dispatch::WaitingLine decode_waiting;            // for a decode chain, after the first step
+  dispatch::FirstTokenTail first_token;            // from the first dispatch
+  dispatch::FirstTokenTail decode_first_token;     // from the dispatch to a decode chain
   // Whether any chain of the role takes requests; see router.h.
   bool prefill_serves = false;
   bool decode_serves = false;
@@ -163,6 +166,8 @@ struct Router::Model {
   // Requests per second that its chains can serve.
   [[nodiscard]] double rate_per_s() const;
 
+  // What the chain does with a request that begins there.
+  [[nodiscard]] Step first_step_at(const ChainSlot& slot, RequestId id) const;
   // The prefill chain to begin at, among those that are as good as JFFC's choice.
   [[nodiscard]] std::size_t choose_prefill(std::size_t chosen);
   // The decode chain for the request's second step. `fastest`: JFFC's choice among decode chains with a free slot.

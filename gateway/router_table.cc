@@ -89,6 +89,10 @@ void Router::obey(Model& model, const dispatch::ModelRoute& route) {
 bool Router::choose_policy(Model& model) {
   const dispatch::PolicyKind kind = options_.policy.value_or(model.route.dispatch.policy.value_or(dispatch::kDefaultPolicy));
   dispatch::PolicyRules rules = model.rules();
+  if (kind == dispatch::PolicyKind::kSplitwise) {  // a change of roles or objectives must not cost what it has learned
+    rules.packing = {};
+    rules.huawei = {};
+  }
   if (model.policy != nullptr) {
     if (kind == model.policy_kind && (model.tracker() == nullptr || rules == model.policy_rules)) return false;
     for (const auto& slot : model.slots) empty_queue_of(model, *slot);
@@ -96,6 +100,8 @@ bool Router::choose_policy(Model& model) {
   model.policy = dispatch::make_policy(kind, Rng(options_.seed, "dispatch of " + model.route.served_name), rules);
   model.policy_kind = kind;
   model.policy_rules = std::move(rules);
+  model.splitwise =
+      kind == dispatch::PolicyKind::kSplitwise ? static_cast<dispatch::SplitwisePolicy*>(model.policy.get()) : nullptr;
   return true;
 }
 
@@ -106,6 +112,7 @@ void Router::ChainSlot::follow(const dispatch::Chain& chain, const dispatch::Mod
   service_rate_per_s = chain.service_rate_per_s;
   capacity = chain.capacity;
   draining = chain.draining;
+  share = chain.share;
   packing.reset();
   if (chain.latency >= 0 && chain.share > 0)
     packing = dispatch::shared(its_route.latencies.at(static_cast<std::size_t>(chain.latency)), std::min(1.0, chain.share));

@@ -153,6 +153,10 @@ GatewayMetrics::GatewayMetrics(Registry& registry)
       queue_length(registry.gauges("windlass_gateway_queue_length", "Requests waiting for a free slot.")),
       decode_queue_length(registry.gauges("windlass_gateway_decode_queue_length",
                                           "Requests that a prefill worker took, waiting for a decode worker's slot.")),
+      mixed_pool_requests(registry.counters("windlass_gateway_mixed_pool_requests_total",
+                                            "Requests with a phase done by a worker of the other role, in the mixed pool.")),
+      mixed_pool_workers(registry.gauges("windlass_gateway_mixed_pool_workers",
+                                         "Prefill workers that have decodes, and decode workers that have prompts.")),
       queue_wait(registry.histograms("windlass_gateway_queue_wait_seconds", "Time from a request's arrival to its dispatch.",
                                      gateway_wait_bounds_s())),
       requests_in_flight(

@@ -83,6 +83,8 @@ struct GatewayMetrics {
   CounterFamily requests_judged;            // windlass_gateway_requests_judged_total{model}
   GaugeFamily queue_length;                 // windlass_gateway_queue_length{model}
   GaugeFamily decode_queue_length;          // windlass_gateway_decode_queue_length{model}: between a request's two steps
+  CounterFamily mixed_pool_requests;        // windlass_gateway_mixed_pool_requests_total{model}: finished ones
+  GaugeFamily mixed_pool_workers;           // windlass_gateway_mixed_pool_workers{model}: in Splitwise's mixed pool now
   HistogramFamily queue_wait;               // windlass_gateway_queue_wait_seconds{model}
   GaugeFamily requests_in_flight;           // windlass_gateway_requests_in_flight{model,chain}
   GaugeFamily chain_slots;                  // windlass_gateway_chain_slots{model,chain}: this gateway's share

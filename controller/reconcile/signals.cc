@@ -117,6 +117,7 @@ Signals::ModelSeries::ModelSeries(double window_s)
       measured(600, 600 / kWindowSteps),
       attained_lately(planner::Demand::kRecentS, planner::Demand::kRecentS / kWindowSteps),
       judged_lately(planner::Demand::kRecentS, planner::Demand::kRecentS / kWindowSteps),
+      mixed_pool(planner::Demand::kMixedPoolS, planner::Demand::kMixedPoolS / kWindowSteps),
       ttft(window_s, window_s / kWindowSteps),
       tpot(window_s, window_s / kWindowSteps) {}
 
@@ -270,6 +271,7 @@ void Signals::read_gateway(Gateway& gateway, Exposition page, const std::vector<
     series.prompt_tokens.observe(now_s, value("windlass_gateway_request_prompt_tokens_total"), start);
     series.generation_tokens.observe(now_s, value("windlass_gateway_request_generation_tokens_total"), start);
     series.measured.observe(now_s, value("windlass_gateway_requests_measured_total"), start);
+    series.mixed_pool.observe(now_s, value("windlass_gateway_mixed_pool_requests_total"), start);
     if (const double queued = value("windlass_gateway_queue_length"); std::isfinite(queued) && queued >= 0)
       series.queued = Reading{queued, now_s};
     series.ttft.take(now_s, metrics::read_latencies(mine, metrics::kGatewayTtft), start);
@@ -286,7 +288,7 @@ planner::Demand Signals::demand(const ServiceQuery& query, double now_s) const {
 planner::Demand Signals::scraped_demand(const ServiceQuery& query, double now_s) const {
   planner::Demand demand;
   demand.arrivals_window_s = options_.arrivals_window_s;
-  Sum arrivals, total, queued, prompt, generation, measured, attained, judged, attained_lately, judged_lately;
+  Sum arrivals, total, queued, prompt, generation, measured, attained, judged, attained_lately, judged_lately, mixed_pool;
   metrics::LatencyCounts ttft, tpot;
   double ttft_at_s = now_s, tpot_at_s = now_s;
   for (const auto& [id, gateway] : gateways_) {
@@ -312,6 +314,7 @@ planner::Demand Signals::scraped_demand(const ServiceQuery& query, double now_s)
     add(judged, series.judged, query.window_s);
     add(attained_lately, series.attained_lately, planner::Demand::kRecentS);
     add(judged_lately, series.judged_lately, planner::Demand::kRecentS);
+    add(mixed_pool, series.mixed_pool, planner::Demand::kMixedPoolS);
     const auto sum_into = [&](metrics::LatencyCounts& sum, double& at_s, const metrics::LatencyTracker& tracker) {
       const auto increase = tracker.increase(now_s, query.window_s);
       if (!increase) return;
@@ -337,6 +340,7 @@ planner::Demand Signals::scraped_demand(const ServiceQuery& query, double now_s)
   demand.attainment = ratio(attained.reading(), judged.reading());
   demand.recent_attainment = ratio(attained_lately.reading(), judged_lately.reading());
   if (const auto count = judged_lately.reading()) demand.recently_judged = count->value;
+  if (const auto count = mixed_pool.reading(); count && count->value > 0) demand.mixed_pool = count;
   if (const auto at = ttft.percentile(query.percentile)) demand.ttft_s = Reading{at->seconds, ttft_at_s, at->bound};
   if (const auto at = tpot.percentile(query.percentile)) demand.tpot_s = Reading{at->seconds, tpot_at_s, at->bound};
   return demand;

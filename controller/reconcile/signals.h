@@ -73,6 +73,7 @@ class Signals {
     metrics::CounterTracker started, attained, judged, prompt_tokens, generation_tokens, measured;
     // Same, for the last minute: an hour's window has a reading only every two minutes.
     metrics::CounterTracker attained_lately, judged_lately;
+    metrics::CounterTracker mixed_pool;
     metrics::LatencyTracker ttft, tpot;
     std::optional<planner::Reading> queued;
     std::optional<double> last_arrival_s;

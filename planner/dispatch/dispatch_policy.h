@@ -11,6 +11,8 @@
 #include <optional>
 #include <span>
 
+#include "planner/dispatch/role.h"
+
 namespace windlass::dispatch {
 
 struct PackingModel;
@@ -24,6 +26,8 @@ struct ChainState {
   std::uint64_t key = 0;                  // the caller's id of the chain; what a policy knows about it survives reset()
   const PackingModel* packing = nullptr;  // latency, if known; borrowed until the next reset()
   double weight = 0;                      // relative share of requests; 0: service_rate x capacity
+  Role role = Role::kUnified;             // for policies that use chains of several roles
+  double share = 1;                       // fraction of the chain's slots that the caller has; others use the rest
 
   [[nodiscard]] bool has_free_slot() const { return !draining && in_flight < capacity; }
   [[nodiscard]] double weight_or_rate() const { return weight > 0 ? weight : service_rate_per_s * capacity; }

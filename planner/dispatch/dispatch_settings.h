@@ -62,8 +62,7 @@ struct DispatchSettings : PolicySettings {
   DecodeChoice decode_choice = DecodeChoice::kAtArrival;
   int heavy_decode_tokens = 128;  // a request predicted to produce more is a heavy decode (TetriInfer, Section 5.1)
   std::optional<LengthPrediction> prediction = {};  // none: lengths are known
-  std::optional<std::int64_t> mixed_pool_threshold_tokens = {};
-  std::optional<RepurposePolicy> repurpose = {};  // only with a mixed pool
+  std::optional<RepurposePolicy> repurpose = {};    // only with a mixed pool
   std::optional<FlipPolicy> flip = {};
 
   bool operator==(const DispatchSettings&) const = default;

@@ -53,7 +53,8 @@ constexpr auto json_fields(JsonType<HuaweiSettings>) {
 
 constexpr auto json_fields(JsonType<PolicySettings>) {
   using T = PolicySettings;
-  return json_object(field("policy", &T::policy), rare("placement", &T::placement), rare("huawei", &T::huawei))
+  return json_object(field("policy", &T::policy), rare("placement", &T::placement), rare("huawei", &T::huawei),
+                     rare("mixedPoolThresholdTokens", &T::mixed_pool_threshold_tokens, 0, kLargestCount))
       .passing_over_unknown_keys();
 }
 

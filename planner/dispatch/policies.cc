@@ -16,6 +16,7 @@
 #include "planner/dispatch/sa_jsq.h"
 #include "planner/dispatch/sed.h"
 #include "planner/dispatch/single_instance.h"
+#include "planner/dispatch/splitwise_policy.h"
 #include "planner/dispatch/weighted_round_robin.h"
 
 namespace windlass::dispatch {
@@ -36,6 +37,7 @@ const char* to_string(PolicyKind kind) {
     case PolicyKind::kMemoryBased: return "memory-based";
     case PolicyKind::kHuawei: return "huawei";
     case PolicyKind::kBySize: return "by-size";
+    case PolicyKind::kSplitwise: return "splitwise";
   }
   return "unknown";
 }
@@ -71,6 +73,7 @@ std::unique_ptr<DispatchPolicy> make_policy(PolicyKind kind, Rng rng, const Poli
       return std::make_unique<HuaweiPolicy>(memory, rng);
     }
     case PolicyKind::kHuawei: return std::make_unique<HuaweiPolicy>(rules.huawei, rng);
+    case PolicyKind::kSplitwise: return std::make_unique<SplitwisePolicy>(rules.mixed_pool_threshold_tokens);
   }
   return nullptr;
 }

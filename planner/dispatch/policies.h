@@ -10,6 +10,7 @@
 #include "planner/base/rng.h"
 #include "planner/dispatch/dispatch_policy.h"
 #include "planner/dispatch/huawei_policy.h"
+#include "planner/dispatch/mixed_pool.h"
 #include "planner/dispatch/packed_worker.h"
 
 namespace windlass::dispatch {
@@ -28,9 +29,12 @@ enum class PolicyKind {
   kWeightedRoundRobin,
   kSingleInstance,
   kMemoryBased,
-  kHuawei
+  kHuawei,
+  kSplitwise
 };
 
+// Policies that choose among the chains of one role. The simulator's mixed pool is a setting of its own, so kSplitwise is none
+// of them.
 inline constexpr std::array kAllPolicies = {PolicyKind::kJffc,
                                             PolicyKind::kJsq,
                                             PolicyKind::kJiq,
@@ -47,12 +51,12 @@ inline constexpr std::array kAllPolicies = {PolicyKind::kJffc,
                                             PolicyKind::kHuawei};
 
 // Policies for production, offered by the gateway. The others are baselines from papers.
-inline constexpr std::array kGatewayPolicies = {PolicyKind::kJffc,       PolicyKind::kJsq,     PolicyKind::kSed,
-                                                PolicyKind::kPowerOfTwo, PolicyKind::kAladdin, PolicyKind::kBySize,
-                                                PolicyKind::kHuawei};
+inline constexpr std::array kGatewayPolicies = {PolicyKind::kJffc,       PolicyKind::kJsq,      PolicyKind::kSed,
+                                                PolicyKind::kPowerOfTwo, PolicyKind::kAladdin,  PolicyKind::kBySize,
+                                                PolicyKind::kHuawei,     PolicyKind::kSplitwise};
 
 // "jffc", "jsq", "jiq", "sed", "sa-jsq", "random", "round-robin", "power-of-two", "aladdin", "by-size", "weighted-round-robin",
-// "single-instance", "memory-based", "huawei"
+// "single-instance", "memory-based", "huawei", "splitwise"
 const char* to_string(PolicyKind kind);
 // True if a request waits in the central queue while no chain has room; other policies send it to a full chain.
 [[nodiscard]] bool keeps_requests_back(PolicyKind kind);
@@ -61,8 +65,9 @@ const char* to_string(PolicyKind kind);
 
 // Settings of the policies that need some.
 struct PolicyRules {
-  PackingRules packing;  // Aladdin, by-size
-  HuaweiRules huawei;    // Huawei and memory-based, which sets memory_only
+  PackingRules packing;                                                  // Aladdin, by-size
+  HuaweiRules huawei;                                                    // Huawei and memory-based, which sets memory_only
+  std::int64_t mixed_pool_threshold_tokens = kMixedPoolThresholdTokens;  // Splitwise
 
   bool operator==(const PolicyRules&) const = default;
 };

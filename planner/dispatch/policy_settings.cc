@@ -9,6 +9,9 @@ namespace windlass::dispatch {
 PolicySettings at_gateway(const PolicySettings& settings) {
   const auto* const end = kGatewayPolicies.end();
   if (settings.policy && std::find(kGatewayPolicies.begin(), end, *settings.policy) != end) return settings;
+  if (!settings.policy && settings.mixed_pool_threshold_tokens) {
+    return {.policy = PolicyKind::kSplitwise, .mixed_pool_threshold_tokens = settings.mixed_pool_threshold_tokens};
+  }
   return {.policy = kDefaultPolicy};
 }
 
@@ -23,6 +26,7 @@ PolicyRules rules_of(const PolicySettings& settings, double ttft_s, double tpot_
   rules.packing.theta = settings.placement.theta;
   rules.huawei.theta = settings.huawei.theta;
   rules.huawei.assumed_output_tokens = settings.huawei.assumed_output_tokens;
+  rules.mixed_pool_threshold_tokens = settings.mixed_pool_threshold_tokens.value_or(kMixedPoolThresholdTokens);
   rules.packing.phase = rules.huawei.phase = phase;
   return rules;
 }

@@ -32,6 +32,9 @@ struct PolicySettings {
   std::optional<PolicyKind> policy;
   Placement placement = {};
   HuaweiSettings huawei = {};
+  // Splitwise's mixed pool (mixed_pool.h): a worker whose queue is longer takes no request while another one can. None: no
+  // mixed pool; for the policy `splitwise` kMixedPoolThresholdTokens.
+  std::optional<std::int64_t> mixed_pool_threshold_tokens = {};
 
   bool operator==(const PolicySettings&) const = default;
 };
@@ -39,7 +42,8 @@ struct PolicySettings {
 // The gateway's policy if nothing else is chosen.
 inline constexpr PolicyKind kDefaultPolicy = PolicyKind::kJffc;
 
-// What a gateway does with these settings: a policy that it does not have becomes the default.
+// What a gateway does with these settings. The fewest pending tokens with a mixed pool are its policy `splitwise`; a policy
+// that it does not have becomes the default.
 [[nodiscard]] PolicySettings at_gateway(const PolicySettings& settings);
 
 // The rules of a policy with these settings, for a service with these objectives (0 or infinite: none), among workers that do

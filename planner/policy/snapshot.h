@@ -169,11 +169,14 @@ struct Demand {
   double recently_judged = 0;                // number of requests that it is computed from
   std::optional<Reading> ttft_s;             // at slo.percentile
   std::optional<Reading> tpot_s;
+  // Requests within kMixedPoolS of which Splitwise's mixed pool did a phase; absent if none.
+  std::optional<Reading> mixed_pool;
+  static constexpr double kMixedPoolS = 600;
 
   // All readings. Add new ones here too, or their times stay on the reader's clock.
-  [[nodiscard]] std::array<std::optional<Reading>*, 9> readings() {
+  [[nodiscard]] std::array<std::optional<Reading>*, 10> readings() {
     return {&arrivals_per_s, &arrivals_total,    &queued, &input_tokens, &output_tokens,
-            &attainment,     &recent_attainment, &ttft_s, &tpot_s};
+            &attainment,     &recent_attainment, &ttft_s, &tpot_s,       &mixed_pool};
   }
 
   bool operator==(const Demand&) const = default;

@@ -21,6 +21,8 @@ namespace windlass::worker {
 
 // Headers between gateways and workers (docs/decisions/2026-11-22-kv-is-pulled.md).
 inline constexpr const char* kPhaseHeader = "X-Windlass-Phase";
+// From a gateway that sends a phase of the other role on purpose: Splitwise's mixed pool. Any value.
+inline constexpr const char* kMixedPoolHeader = "X-Windlass-Mixed-Pool";
 inline constexpr const char* kPrefilledHeader = "X-Windlass-Prefilled";
 inline constexpr const char* kPrefillAddressHeader = "X-Windlass-Prefill-Address";
 

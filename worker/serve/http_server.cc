@@ -483,7 +483,7 @@ void HttpServer::Impl::start(const net::ServerCall& call, Endpoint endpoint, con
   }
   const bool sends = choices.front().kv.sends();
   const Role is = duty.role();
-  if (is == (sends ? Role::kDecode : Role::kPrefill)) {
+  if (is == (sends ? Role::kDecode : Role::kPrefill) && call.header(kMixedPoolHeader).empty()) {
     return refuse(
         call,
         {503,

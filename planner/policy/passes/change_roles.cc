@@ -1,5 +1,5 @@
 // The "Roles" pass: which workers take the other role of a split service while they run (TetriInfer, Section 3.5: instance
-// flip). See passes.h.
+// flip), and what Splitwise's mixed pool did. See passes.h.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -53,10 +53,25 @@ void change(Draft& draft, double now_s) {
   if (past) draft.plan.reasons.push_back(Reason{"RoleChange", past->message, {{"secondsAgo", figure(now_s - past->at_s)}}});
 }
 
+// What gateways decided for each request; the plan changes nothing.
+void explain_mixed_pool(Draft& draft) {
+  const std::optional<Reading>& served = draft.service->demand.mixed_pool;
+  if (!served) return;
+  draft.plan.reasons.push_back(
+      Reason{"MixedPool",
+             fmt::format("the mixed pool served {:.0f} requests in the last {:.0f} s: decode workers computed prompts, or "
+                         "prefill workers made tokens, because the workers of that role were full or did not serve",
+                         served->value, Demand::kMixedPoolS),
+             {{"requests", figure(served->value)}}});
+}
+
 }  // namespace
 
 void change_roles(FleetDraft& fleet) {
-  for (Draft& draft : fleet.services) change(draft, fleet.snapshot->now_s);
+  for (Draft& draft : fleet.services) {
+    change(draft, fleet.snapshot->now_s);
+    explain_mixed_pool(draft);
+  }
 }
 
 }  // namespace windlass::planner

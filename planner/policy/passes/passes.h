@@ -37,7 +37,7 @@ void advise_without_acting(FleetDraft& fleet);
 void write_pools(FleetDraft& fleet);
 
 // "Roles": workers that take the other role of a split service while they run, if one pool has too many and the other of the
-// same name too few.
+// same name too few. Also says what Splitwise's mixed pool served.
 void change_roles(FleetDraft& fleet);
 
 // "Prediction": the plan's predicted behaviour, and how many workers every compared configuration would need.

@@ -45,9 +45,12 @@ class RealWorkers : public worker::testing::Worker {
     ::unsetenv("WINDLASS_WORKER_TOKEN");
     Worker::TearDown();
   }
-  void start_gateway(std::vector<dispatch::Chain> chains) {
+  void start_gateway(std::vector<dispatch::Chain> chains,
+                     const dispatch::PolicySettings& settings = {.policy = dispatch::kDefaultPolicy}) {
     for (dispatch::Chain& each : chains) each.token = kToken;
-    controller_.set_table(table(1, std::move(chains)));
+    dispatch::RoutingTable first = table(1, std::move(chains));
+    first.models.front().dispatch = settings;
+    controller_.set_table(std::move(first));
     gateway_ = std::make_unique<GatewayProcess>(std::vector<std::string>{controller_.url()});
     ASSERT_TRUE(gateway_->obeys({1, 1}));
   }

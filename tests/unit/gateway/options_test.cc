@@ -112,7 +112,7 @@ TEST(CommandLine, BadFlags) {
       {{"--controller", "http://a", "--id", too_long.c_str()}, "--id"},
       {{"--controller", "http://a", "--nonsense"}, "--nonsense"},
       {{"--controller", "http://a", "--policy", "JFFC"},
-       "--policy: must be one of jffc, jsq, sed, power-of-two, aladdin, by-size, huawei (got 'JFFC')"},
+       "--policy: must be one of jffc, jsq, sed, power-of-two, aladdin, by-size, huawei, splitwise (got 'JFFC')"},
       {{"--controller", "http://a", "--policy", ""}, "--policy: must be one of jffc, jsq, sed"},
       {{"--controller", "http://a", "--policy", "random"}, "--policy: must be one of jffc, jsq, sed"},
       {{"--controller", "http://a", "--queue-order", "fifo"}, "--queue-order: must be objective or arrival (got 'fifo')"},

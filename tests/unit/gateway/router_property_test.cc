@@ -46,6 +46,8 @@ class Play {
 
   // Number of second steps that began: a test without any has tested none.
   [[nodiscard]] int second_steps() const { return second_steps_; }
+  // Number of phases that prefill chains did for decode chains.
+  [[nodiscard]] int mixed() const { return mixed_; }
   // Number of requests in flight, and of those that waited, when a table changed their model's policy.
   [[nodiscard]] std::pair<int, int> under_new_policy() const { return under_new_policy_; }
 
@@ -64,6 +66,10 @@ class Play {
       if (route.served_name == model) return route.dispatch.policy.value_or(dispatch::kDefaultPolicy);
     }
     return dispatch::kDefaultPolicy;
+  }
+  // Any chain begins a request and does a second step.
+  [[nodiscard]] bool has_mixed_pool(const std::string& model) const {
+    return kind_of(model) == dispatch::PolicyKind::kSplitwise;
   }
   // Its requests never wait at a chain.
   [[nodiscard]] bool waits_centrally(const std::string& model) const { return dispatch::keeps_requests_back(kind_of(model)); }
@@ -329,6 +335,7 @@ class Play {
   }
 
   bool can_begin_at(const std::string& model, dispatch::Role role) const {
+    if (has_mixed_pool(model)) return true;
     switch (role) {
       case dispatch::Role::kUnified: return true;
       case dispatch::Role::kPrefill: return serves(model, dispatch::Role::kDecode);
@@ -339,14 +346,18 @@ class Play {
 
   void check_step(const Dispatch& dispatch, dispatch::Role role) {
     const auto prefilled = prefilled_.find(dispatch.id);
+    const bool mixed_pool = has_mixed_pool(arrived_.at(dispatch.id));
+    mixed_ += dispatch.mixed_pool ? 1 : 0;
     ASSERT_EQ(dispatch.step == Step::kDecode, prefilled != prefilled_.end());
+    ASSERT_EQ(dispatch.mixed_pool, role == dispatch::Role::kPrefill && dispatch.step != Step::kPrefill);
+    ASSERT_TRUE(mixed_pool || !dispatch.mixed_pool);
     if (dispatch.step == Step::kDecode) {
-      ASSERT_EQ(role, dispatch::Role::kDecode);
+      ASSERT_TRUE(mixed_pool || role == dispatch::Role::kDecode);
       ASSERT_EQ(dispatch.prefill_address, prefilled->second);
       ++second_steps_;
       return;
     }
-    ASSERT_EQ(dispatch.step == Step::kPrefill, role == dispatch::Role::kPrefill);
+    ASSERT_EQ(dispatch.step == Step::kPrefill, role == dispatch::Role::kPrefill && !dispatch.mixed_pool);
     ASSERT_EQ(dispatch.prefill_address, "");
     ASSERT_TRUE(can_begin_at(arrived_.at(dispatch.id), role)) << "begun at a " << dispatch::to_string(role) << " chain";
   }
@@ -466,6 +477,7 @@ class Play {
   std::map<RequestId, std::string> prefilled_;  // from that head on, with the worker's address
   std::set<RequestId> finished_, rejected_, started_, cancelled_;
   int second_steps_ = 0;
+  int mixed_ = 0;  // phases at a prefill chain that are not its own
   std::pair<int, int> under_new_policy_;
   std::set<RequestId> moved_;  // a worker may have worked on it in vain
   std::map<std::string, Contact> contacts_;
@@ -535,6 +547,22 @@ TEST(RouterProperties, HoldUnderEveryPolicy) {
       if (::testing::Test::HasFailure()) return;
     }
   }
+}
+
+// Given Splitwise's policy with its mixed pool; expects the same promises, second steps, and phases at workers of the other
+// role.
+TEST(RouterProperties, HoldWithAMixedPool) {
+  int second_steps = 0, mixed = 0;
+  for (std::uint64_t seed = 1; seed <= effort(300U, 3000U); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Play play(seed, dispatch::PolicyKind::kSplitwise);
+    play.run(seed % 20 == 0 ? 600 : 120);
+    if (::testing::Test::HasFailure()) return;
+    second_steps += play.second_steps();
+    mixed += play.mixed();
+  }
+  EXPECT_GT(second_steps, effort(200, 2000));
+  EXPECT_GT(mixed, effort(200, 2000));
 }
 
 // A table of prefill chains p0, p1 ... with these weights for the decode chains d0, d1 ..., all with the same rate and

@@ -84,8 +84,9 @@ TEST_F(RoutesTest, AnUnknownLatencyIsNone) {
   EXPECT_EQ(told.chains.at(1).capacity, 64);
 }
 
-// Given no plan, and plans with nothing set, with Aladdin's policy and with one that only the simulator has; expects the
-// policy and its parameters in the table that a gateway reads; JFFC where the plan does not say one that gateways have.
+// Given no plan, and plans with nothing set, with Aladdin's policy, with one that only the simulator has, and with Splitwise's
+// mixed pool; expects the policy and its parameters in the table that a gateway reads; JFFC where the plan does not say one
+// that gateways have.
 TEST_F(RoutesTest, ThePlansPolicyIsInTheTable) {
   const auto told = [this](const planner::ServicePlan& plan) {
     state.services["u"].dispatch = plan.dispatch;
@@ -106,6 +107,12 @@ TEST_F(RoutesTest, ThePlansPolicyIsInTheTable) {
   plan.dispatch = judged.dispatch;
   EXPECT_EQ(told(plan).policy, dispatch::PolicyKind::kHuawei);
   EXPECT_EQ(told(plan).huawei.assumed_output_tokens, 250);
+  judged.dispatch = {};
+  judged.dispatch.policy.reset();
+  judged.dispatch.mixed_pool_threshold_tokens = 4096;
+  plan.dispatch = judged.dispatch;
+  EXPECT_EQ(told(plan).policy, dispatch::PolicyKind::kSplitwise);
+  EXPECT_EQ(told(plan).mixed_pool_threshold_tokens, 4096);
 }
 
 // A service with prefill and decode workers of one GPU each that serve 4 requests/s, with prompts of 512 tokens of Llama 3 8B,

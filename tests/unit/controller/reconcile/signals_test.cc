@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <tuple>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -104,6 +105,25 @@ TEST_F(SignalsTest, ReadsEveryEnginesLoad) {
   EXPECT_EQ(load("own").kv_use, (planner::Reading{0.125, 100}));
   EXPECT_EQ(scrape_errors("worker"), 0);
   EXPECT_EQ(metrics_.broken_series.with({{"engine", "llama.cpp"}}).value(), 1);
+}
+
+// Given two gateways whose mixed pool serves requests, the second without the series; expects their number within the last ten
+// minutes, and no reading before the first one and after them.
+TEST_F(SignalsTest, WhatTheMixedPoolServed) {
+  metrics::Registry one, two;
+  metrics::GatewayMetrics first(one), second(two);
+  for (const auto& [id, registry, page] : {std::tuple{"g1", &one, &first}, std::tuple{"g2", &two, &second}}) {
+    gateway(id);
+    lists_tiny(*page);
+    gateway_page(id, *registry);
+  }
+  EXPECT_FALSE(at(0).mixed_pool);
+  EXPECT_FALSE(at(10).mixed_pool);
+  first.mixed_pool_requests.with({{"model", "tiny"}}).add(3);
+  gateway_page("g1", one);
+  EXPECT_EQ(at(20).mixed_pool, (planner::Reading{3, 20}));
+  for (double now_s = 100; now_s < 600; now_s += 100) EXPECT_TRUE(at(now_s).mixed_pool) << now_s;
+  EXPECT_FALSE(at(700).mixed_pool);
 }
 
 // Given a TensorRT-LLM worker of a service that now says vLLM; expects the first page not to be an exposition, and the next

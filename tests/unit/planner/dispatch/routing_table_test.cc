@@ -137,7 +137,7 @@ TEST(RoutingTable, TheDefaultPolicyIsNotWritten) {
 }
 
 // Given settings of each policy; expects gateways to keep those of their policies, and to use JFFC with its usual parameters
-// for others and for none.
+// for others and for none; but fewest pending tokens with a mixed pool are the policy `splitwise`.
 TEST(PolicySettings, AtAGateway) {
   for (const PolicyKind kind : kAllPolicies) {
     const PolicySettings settings{.policy = kind, .placement = {.theta = 0.5}, .huawei = {.theta = 1}};
@@ -145,6 +145,9 @@ TEST(PolicySettings, AtAGateway) {
     EXPECT_EQ(at_gateway(settings), has ? settings : PolicySettings{.policy = PolicyKind::kJffc}) << to_string(kind);
   }
   EXPECT_EQ(at_gateway({}), PolicySettings{.policy = PolicyKind::kJffc});
+  const PolicySettings mixed_pool{.policy = PolicyKind::kSplitwise, .mixed_pool_threshold_tokens = 100};
+  EXPECT_EQ(at_gateway({.policy = {}, .mixed_pool_threshold_tokens = 100}), mixed_pool);
+  EXPECT_EQ(at_gateway(mixed_pool), mixed_pool);
 }
 
 // Given versions; expects their text and back, and a later term to be newer than any counter of an earlier one. Given bad

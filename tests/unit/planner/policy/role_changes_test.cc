@@ -92,6 +92,19 @@ class RoleChanges : public ::testing::Test {
   Snapshot snapshot_;
 };
 
+// Given requests that the mixed pool served; expects a reason with their number. Given none; expects no reason.
+TEST_F(RoleChanges, TheMixedPoolIsExplained) {
+  see(5, 500, 200);
+  EXPECT_FALSE(has_reason(plan(), "MixedPool"));
+  chat().demand.mixed_pool = Reading{7, snapshot_.now_s};
+  const ServicePlan planned = plan();
+  const auto found = std::find_if(planned.reasons.begin(), planned.reasons.end(),
+                                  [](const Reason& reason) { return reason.code == "MixedPool"; });
+  ASSERT_NE(found, planned.reasons.end());
+  EXPECT_EQ(found->pass, "Roles");
+  EXPECT_NE(found->message.find("the mixed pool served 7 requests in the last 600 s"), std::string::npos) << found->message;
+}
+
 // Given long prompts and then long answers, with as many workers as are allowed; expects spare prefill workers to become decode
 // workers once they are no longer held, and none to start or end, with the reason among those of the plan for ten minutes.
 // Given long prompts again; expects the change back at once, and no other change after either.

@@ -1,0 +1,115 @@
+// The router under Splitwise's policy: decode workers that compute prompts, and prefill workers that make tokens.
+#include "tests/unit/gateway/router_fixture.h"
+
+namespace windlass::gateway {
+namespace {
+
+using dispatch::Role;
+
+class SplitwiseTest : public RouterTest {
+ protected:
+  // Two prefill and two decode chains with this many slots each. Prompts are 512 tokens long for all that is known.
+  dispatch::RoutingTable pools(std::int64_t counter, int slots, std::int64_t threshold_tokens = 0) {
+    std::vector<dispatch::Chain> chains;
+    for (const char* id : {"d0", "d1"}) chains.push_back(in_role(Role::kDecode, chain(id, 1, slots)));
+    for (const char* id : {"p0", "p1"}) chains.push_back(in_role(Role::kPrefill, chain(id, 1, slots)));
+    dispatch::RoutingTable next = table(counter, std::move(chains), 100);
+    next.models[0].dispatch = {.policy = dispatch::PolicyKind::kSplitwise, .mixed_pool_threshold_tokens = threshold_tokens};
+    return next;
+  }
+  Dispatch arrive(RequestId id) {
+    const auto sent = all<Dispatch>(router.arrived(0, id, "tiny", true));
+    EXPECT_EQ(sent.size(), 1U) << id;
+    return sent.empty() ? Dispatch{} : sent.front();
+  }
+  int mixed() { return router.mixed_pools().at("tiny"); }
+};
+
+// Given a burst of prompts; expects the first ones at prefill chains, the next whole at decode chains, which leave the mixed
+// pool with the first token, and the record of each to say whether the mixed pool served it.
+TEST_F(SplitwiseTest, ABurstOfPromptsGoesToDecodeChains) {
+  use(0, pools(1, 4));
+  EXPECT_EQ(router.policies().at("tiny"), dispatch::PolicyKind::kSplitwise);
+  for (const RequestId id : {1, 2}) {
+    const Dispatch sent = arrive(id);
+    EXPECT_EQ(sent.chain, id == 1 ? "p0" : "p1");
+    EXPECT_EQ(sent.step, Step::kPrefill);
+  }
+  EXPECT_EQ(mixed(), 0);
+  const Dispatch third = arrive(3);
+  EXPECT_EQ(third.chain, "d0");
+  EXPECT_EQ(third.step, Step::kWhole);
+  EXPECT_FALSE(third.mixed_pool) << "decode workers serve whole requests anyway";
+  EXPECT_EQ(mixed(), 1);
+  router.tokens_sent(0.1, 3, 1);
+  EXPECT_EQ(mixed(), 0);
+  const auto second = all<Dispatch>(router.prefilled(0.1, 1));
+  ASSERT_EQ(second.size(), 1U);
+  EXPECT_EQ(second[0].step, Step::kDecode);
+  EXPECT_EQ(second[0].prefill_address, "p0:80");
+  EXPECT_FALSE(second[0].mixed_pool);
+  EXPECT_TRUE(all<Finished>(router.completed(1, 3, {200, 100, 5})).at(0).record.mixed_pool);
+  EXPECT_FALSE(all<Finished>(router.completed(1, 1, {200, 100, 5})).at(0).record.mixed_pool);
+}
+
+// Given decode chains without a free slot; expects whole requests and second steps at prefill chains, marked for the worker,
+// until decode chains have slots again.
+TEST_F(SplitwiseTest, PrefillChainsMakeTokens) {
+  use(0, pools(1, 1, 100'000));
+  EXPECT_EQ(arrive(1).chain, "p0");
+  EXPECT_EQ(all<Dispatch>(router.prefilled(0, 1)).at(0).chain, "d0");
+  EXPECT_TRUE(router.prefill_ended(0, 1).empty());
+  const Dispatch other = arrive(2);
+  EXPECT_EQ(all<Dispatch>(router.prefilled(0, 2)).at(0).chain, "d1");
+  EXPECT_TRUE(router.prefill_ended(0, 2).empty());
+  const Dispatch whole = arrive(3);
+  EXPECT_EQ(whole.step, Step::kWhole);
+  EXPECT_TRUE(whole.mixed_pool);
+  EXPECT_EQ(whole.chain.front(), 'p');
+  EXPECT_EQ(mixed(), 1);
+  EXPECT_TRUE(all<Finished>(router.completed(1, 3, {200, 100, 5})).at(0).record.mixed_pool);
+  EXPECT_EQ(mixed(), 0);
+  (void)router.completed(1, 1, {200, 100, 5});
+  EXPECT_EQ(arrive(4).step, Step::kPrefill);
+}
+
+// Given requests in both steps when the table brings this policy, and another one later; expects them to go on where they are,
+// and nothing in flight at the end.
+TEST_F(SplitwiseTest, RequestsGoOnUnderANewPolicy) {
+  dispatch::RoutingTable jffc = pools(1, 4);
+  jffc.models[0].dispatch = {.policy = dispatch::PolicyKind::kJffc};
+  use(0, jffc);
+  for (const RequestId id : {1, 2, 3}) (void)arrive(id);
+  EXPECT_EQ(all<Dispatch>(router.prefilled(0, 1)).size(), 1U);
+  EXPECT_EQ(all<Dispatch>(router.prefilled(0, 2)).size(), 1U);
+  EXPECT_TRUE(router.prefill_ended(0, 2).empty());
+  EXPECT_TRUE(use(0, pools(2, 4)).empty());
+  EXPECT_EQ(mixed(), 0);
+  EXPECT_EQ(all<Dispatch>(router.prefilled(0, 3)).size(), 1U);
+  jffc.version = {1, 3};
+  EXPECT_TRUE(use(0, jffc).empty());
+  EXPECT_TRUE(router.mixed_pools().empty());
+  for (const RequestId id : {1, 2, 3}) EXPECT_EQ(all<Finished>(router.completed(1, id, {200, 100, 5})).size(), 1U);
+  for (const char* id : {"p0", "p1", "d0", "d1"}) EXPECT_EQ(in_flight(id), 0);
+}
+
+// Given a chain that changes its role while requests wait for its slot; expects them to be sent as the new role does it.
+TEST_F(SplitwiseTest, AWaitingRequestFollowsTheRole) {
+  dispatch::RoutingTable one = pools(1, 1, 100'000);
+  one.models[0].chains.erase(one.models[0].chains.begin() + 3);  // p1
+  use(0, one);
+  EXPECT_EQ(arrive(1).chain, "p0");
+  EXPECT_TRUE(all<Dispatch>(router.arrived(0, 2, "tiny", true)).empty());
+  one.version = {1, 2};
+  one.models[0].chains[2].role = Role::kDecode;
+  EXPECT_TRUE(use(0, one).empty());
+  EXPECT_EQ(all<Dispatch>(router.prefilled(0, 1)).size(), 1U);
+  const auto sent = all<Dispatch>(router.prefill_ended(0, 1));
+  ASSERT_EQ(sent.size(), 1U);
+  EXPECT_EQ(sent[0].id, 2U);
+  EXPECT_EQ(sent[0].step, Step::kWhole);
+  EXPECT_FALSE(sent[0].mixed_pool);
+}
+
+}  // namespace
+}  // namespace windlass::gateway
