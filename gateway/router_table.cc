@@ -87,7 +87,7 @@ void Router::obey(Model& model, const dispatch::ModelRoute& route) {
 // Makes the policy that the table asks for, unless the model has it already; returns true if it made one. The caller tells it
 // about chains and requests in flight.
 bool Router::choose_policy(Model& model) {
-  const dispatch::PolicyKind kind = options_.policy.value_or(model.route.dispatch.policy.value_or(dispatch::kDefaultPolicy));
+  const dispatch::PolicyKind kind = options_.policy.value_or(dispatch::gateway_policy(model.route.dispatch));
   dispatch::PolicyRules rules = model.rules();
   if (kind == dispatch::PolicyKind::kSplitwise) {  // a change of roles or objectives must not cost what it has learned
     rules.packing = {};

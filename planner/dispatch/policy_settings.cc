@@ -10,9 +10,13 @@ PolicySettings at_gateway(const PolicySettings& settings) {
   const auto* const end = kGatewayPolicies.end();
   if (settings.policy && std::find(kGatewayPolicies.begin(), end, *settings.policy) != end) return settings;
   if (!settings.policy && settings.mixed_pool_threshold_tokens) {
-    return {.policy = PolicyKind::kSplitwise, .mixed_pool_threshold_tokens = settings.mixed_pool_threshold_tokens};
+    return {.policy = {}, .mixed_pool_threshold_tokens = settings.mixed_pool_threshold_tokens};
   }
   return {.policy = kDefaultPolicy};
+}
+
+PolicyKind gateway_policy(const PolicySettings& settings) {
+  return settings.policy.value_or(settings.mixed_pool_threshold_tokens ? PolicyKind::kSplitwise : kDefaultPolicy);
 }
 
 PolicyRules rules_of(const PolicySettings& settings, double ttft_s, double tpot_s, PackingPhase phase) {

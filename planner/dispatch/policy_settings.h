@@ -42,9 +42,11 @@ struct PolicySettings {
 // The gateway's policy if nothing else is chosen.
 inline constexpr PolicyKind kDefaultPolicy = PolicyKind::kJffc;
 
-// What a gateway does with these settings. The fewest pending tokens with a mixed pool are its policy `splitwise`; a policy
-// that it does not have becomes the default.
+// What a gateway does with these settings: a policy that it does not have becomes the default. The fewest pending tokens with a
+// mixed pool stay, without a policy's name: gateways of earlier versions, which do not know `splitwise`, then use the default.
 [[nodiscard]] PolicySettings at_gateway(const PolicySettings& settings);
+// The policy that a gateway uses with these settings.
+[[nodiscard]] PolicyKind gateway_policy(const PolicySettings& settings);
 
 // The rules of a policy with these settings, for a service with these objectives (0 or infinite: none), among workers that do
 // this part of a request.

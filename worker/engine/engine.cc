@@ -224,14 +224,21 @@ void Engine::schedule(Sequence& sequence, std::int64_t tokens) {
   budget_ -= tokens;
 }
 
+// A prompt for another worker that finds no memory does not hold up requests answered here: prompts held for others give way to
+// these only, and would otherwise wait behind it for workers that wait for this one.
 void Engine::admit() {
-  while (!waiting_.empty() && static_cast<std::int64_t>(running_.size()) < options_.max_running && budget_ > 0) {
-    Sequence& next = *waiting_.front();
-    if (!reserve(next)) return;
+  auto at = waiting_.begin();
+  while (at != waiting_.end() && static_cast<std::int64_t>(running_.size()) < options_.max_running && budget_ > 0) {
+    Sequence& next = **at;
+    if (!reserve(next)) {
+      if (!next.kv().sends()) return;
+      at = std::find_if(at + 1, waiting_.end(), [](const auto& sequence) { return !sequence->kv().sends(); });
+      continue;
+    }
     // Queue a preempted sequence before younger ones; running_ stays ordered by arrival.
     const auto place = std::find_if(running_.begin(), running_.end(), [&](const auto& s) { return s->arrival > next.arrival; });
-    running_.insert(place, std::move(waiting_.front()));
-    waiting_.pop_front();
+    running_.insert(place, std::move(*at));
+    at = waiting_.erase(at);
     if (next.kv().receives()) {
       receive(next);
     } else {

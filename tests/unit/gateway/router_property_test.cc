@@ -63,7 +63,7 @@ class Play {
   [[nodiscard]] dispatch::PolicyKind kind_of(const std::string& model) const {
     if (policy_) return *policy_;
     for (const auto& route : table_.models) {
-      if (route.served_name == model) return route.dispatch.policy.value_or(dispatch::kDefaultPolicy);
+      if (route.served_name == model) return dispatch::gateway_policy(route.dispatch);
     }
     return dispatch::kDefaultPolicy;
   }

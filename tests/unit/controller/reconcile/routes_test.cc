@@ -111,7 +111,7 @@ TEST_F(RoutesTest, ThePlansPolicyIsInTheTable) {
   judged.dispatch.policy.reset();
   judged.dispatch.mixed_pool_threshold_tokens = 4096;
   plan.dispatch = judged.dispatch;
-  EXPECT_EQ(told(plan).policy, dispatch::PolicyKind::kSplitwise);
+  EXPECT_EQ(dispatch::gateway_policy(told(plan)), dispatch::PolicyKind::kSplitwise);
   EXPECT_EQ(told(plan).mixed_pool_threshold_tokens, 4096);
 }
 

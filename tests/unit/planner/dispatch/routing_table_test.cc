@@ -78,7 +78,8 @@ TEST(RoutingTable, NamesEveryMistake) {
       {with("\"prefillS\":0.012", "\"prefillS\":-1"),
        "models[0].latencies[0].prefillS: must be a number of at least 0*(got -1.0)"},
       {with("\"aladdin\"", "\"random\""),
-       "models[0].dispatch.policy: must be one of jffc, jsq, sed, power-of-two, aladdin, by-size, huawei (got \"random\")"},
+       "models[0].dispatch.policy: must be one of jffc, jsq, sed, power-of-two, aladdin, by-size, huawei, splitwise (got "
+       "\"random\")"},
       {with("\"gamma\":0.25", "\"gamma\":1.25"), "models[0].dispatch.placement.gamma: must be a number from 0 to 1*(got 1.25)"},
       {with("\"theta\":0.8", "\"theta\":0.0"),
        "models[0].dispatch.placement.theta: must be a number above 0, at most 1*(got 0.0)"},
@@ -137,7 +138,7 @@ TEST(RoutingTable, TheDefaultPolicyIsNotWritten) {
 }
 
 // Given settings of each policy; expects gateways to keep those of their policies, and to use JFFC with its usual parameters
-// for others and for none; but fewest pending tokens with a mixed pool are the policy `splitwise`.
+// for others and for none; but fewest pending tokens with a mixed pool are the policy `splitwise`, which is not named.
 TEST(PolicySettings, AtAGateway) {
   for (const PolicyKind kind : kAllPolicies) {
     const PolicySettings settings{.policy = kind, .placement = {.theta = 0.5}, .huawei = {.theta = 1}};
@@ -145,9 +146,10 @@ TEST(PolicySettings, AtAGateway) {
     EXPECT_EQ(at_gateway(settings), has ? settings : PolicySettings{.policy = PolicyKind::kJffc}) << to_string(kind);
   }
   EXPECT_EQ(at_gateway({}), PolicySettings{.policy = PolicyKind::kJffc});
-  const PolicySettings mixed_pool{.policy = PolicyKind::kSplitwise, .mixed_pool_threshold_tokens = 100};
-  EXPECT_EQ(at_gateway({.policy = {}, .mixed_pool_threshold_tokens = 100}), mixed_pool);
+  const PolicySettings mixed_pool{.policy = {}, .mixed_pool_threshold_tokens = 100};
   EXPECT_EQ(at_gateway(mixed_pool), mixed_pool);
+  EXPECT_EQ(gateway_policy(mixed_pool), PolicyKind::kSplitwise);
+  EXPECT_EQ(gateway_policy({}), PolicyKind::kJffc);
 }
 
 // Given versions; expects their text and back, and a later term to be newer than any counter of an earlier one. Given bad
