@@ -116,7 +116,9 @@ std::size_t SplitwisePolicy::decode_chain_for(std::size_t prompt_chain, std::int
   const Pool tokens{machines_, only_tokens}, prompts{machines_, only_prompts};
   const auto open = [](const Machine& machine) { return machine.open; };
   if (machines_[prompt_chain].role != Role::kPrefill || tokens.fewest_promised(open) < 0) return prompt_chain;
-  return static_cast<std::size_t>(machine_by_memory(tokens, prompts, kv_tokens, true, open));
+  const auto chain = static_cast<std::size_t>(machine_by_memory(tokens, prompts, kv_tokens, true, open));
+  // Another prefill chain would not be better, and both could fill with prompts that wait for each other.
+  return machines_[chain].role == Role::kPrefill ? prompt_chain : chain;
 }
 
 void SplitwisePolicy::placed(std::size_t chain, const RequestLengths& request) {

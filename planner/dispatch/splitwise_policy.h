@@ -2,9 +2,9 @@
 // that this needs from what a gateway sees of its own requests.
 //
 // When a request is placed, it gets the chain that computes its prompt and is promised the chain that makes its tokens. Both
-// are the same if a decode or unified chain computes the prompt, or if no decode chain takes requests: then nothing has to be
-// moved between workers, and no two workers wait for each other. The simulator chooses such a chain independently, as the paper
-// does. A chain with the role prefill may be promised, too: when no decode chain has room.
+// are the same if a decode or unified chain computes the prompt, or if no decode chain takes requests or has room: then nothing
+// has to be moved between workers, and no two workers wait for each other. The simulator chooses such a chain independently, as
+// the paper does.
 //
 // Lengths of answers are estimated from past ones (output_history.h). Other gateways' requests are not seen; pending tokens are
 // scaled up by the share of a chain that this gateway has. A prompt counts until first_token(). A choice takes O(chains).

@@ -449,8 +449,8 @@ TEST(KvTransfer, DrainDropsPromptsThatNobodyFetches) {
   EXPECT_THAT(pair.exports.tick(), ::testing::ElementsAre(KvExports::Abandoned{name_of(3), KvExports::kUnaskedS}));
 }
 
-// Given a cache full of prompts held for other workers; expects a whole request to get just the room it needs, and another
-// prompt for others to wait.
+// Given a cache full of prompts held for other workers; expects another prompt for others to wait, and a whole request that
+// comes later to pass it and to get just the room it needs.
 TEST(KvTransfer, WholeRequestsTakeRoomFromHeldPrompts) {
   EngineOptions options;
   options.max_running = 4;
@@ -464,7 +464,6 @@ TEST(KvTransfer, WholeRequestsTakeRoomFromHeldPrompts) {
   pair.begin(4, greedy(prompt(4), 5));
   EXPECT_TRUE(pair.prefill.step().empty());
   EXPECT_TRUE(pair.prefill.stalled());
-  static_cast<void>(pair.prefill.cancel(4, "left"));
   ASSERT_TRUE(pair.prefill.submit(99, greedy(prompt(5), 2), 0).ok());
   const auto events = pair.prefill.step();
   ASSERT_EQ(events.size(), 2U);
@@ -472,6 +471,7 @@ TEST(KvTransfer, WholeRequestsTakeRoomFromHeldPrompts) {
   EXPECT_EQ(events[0].finish, FinishReason::kCancelled);
   EXPECT_EQ(events[1].request, 99U);
   EXPECT_EQ(pair.prefill.load().held, 2);
+  EXPECT_EQ(pair.prefill.load().waiting, 1);
 }
 
 // Given a worker that answers without making progress; expects the prompt to be computed here after a while, and immediately if
