@@ -33,6 +33,7 @@ Dispatcher::ModelMetrics::ModelMetrics(const metrics::GatewayMetrics& metrics, c
       prompt_tokens(metrics.request_prompt_tokens.with({{"model", model}})),
       generation_tokens(metrics.request_generation_tokens.with({{"model", model}})),
       measured(metrics.requests_measured.with({{"model", model}})),
+      rebalanced(metrics.requests_rebalanced.with({{"model", model}})),
       queue_wait(metrics.queue_wait.with({{"model", model}})),
       time_to_first_token(metrics.time_to_first_token.with({{"model", model}})),
       time_per_output_token(metrics.time_per_output_token.with({{"model", model}})) {}
@@ -245,6 +246,11 @@ void Dispatcher::refresh_gauges() {
     metrics_.requests_in_flight.with({{"model", key.first}, {"chain", key.second}}).set(use.in_flight);
     metrics_.chain_slots.with({{"model", key.first}, {"chain", key.second}}).set(use.slots);
     shown_chains_.insert(key);
+  }
+  for (const auto& [model, count] : router_.rebalanced()) {
+    ModelMetrics& metrics = of(model);
+    if (count > metrics.rebalanced_seen) metrics.rebalanced.add(static_cast<double>(count - metrics.rebalanced_seen));
+    metrics.rebalanced_seen = count;
   }
   const auto policies = router_.policies();
   for (const auto& [model, kind] : std::exchange(shown_policies_, policies)) {

@@ -80,7 +80,8 @@ class Dispatcher {
  private:
   struct ModelMetrics {
     ModelMetrics(const metrics::GatewayMetrics& metrics, const std::string& model);
-    metrics::Counter started, attained, judged, prompt_tokens, generation_tokens, measured;
+    metrics::Counter started, attained, judged, prompt_tokens, generation_tokens, measured, rebalanced;
+    std::int64_t rebalanced_seen = 0;  // of the router's count, already in the counter
     metrics::Histogram queue_wait, time_to_first_token, time_per_output_token;
     metrics::LatencyBins ttft_bins, tpot_bins;
     std::map<int, metrics::Counter> finished;  // by status

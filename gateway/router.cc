@@ -267,6 +267,14 @@ std::vector<Router::ChainLoad> Router::chain_loads() const {
   return loads;
 }
 
+std::map<std::string, std::int64_t> Router::rebalanced() const {
+  std::map<std::string, std::int64_t> counts;
+  for (const auto& [name, model] : models_) {
+    if (model->listed) counts.emplace(name, model->rebalanced());
+  }
+  return counts;
+}
+
 std::map<std::string, dispatch::PolicyKind> Router::policies() const {
   std::map<std::string, dispatch::PolicyKind> kinds;
   for (const auto& [name, model] : models_) {

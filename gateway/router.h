@@ -221,6 +221,9 @@ class Router {
     bool draining = false;  // or vanished from the table
   };
   [[nodiscard]] std::vector<ChainLoad> chain_loads() const;  // ordered by (model, chain)
+  // Requests that the policy sent to another worker than its first choice (RequestTracker::rebalanced), in total, by model in
+  // the table.
+  [[nodiscard]] std::map<std::string, std::int64_t> rebalanced() const;
   // The policy in use, by model in the table.
   [[nodiscard]] std::map<std::string, dispatch::PolicyKind> policies() const;
   // Requests that no worker has, by model in the table.

@@ -148,9 +148,13 @@ struct Router::Model {
   TokensPerByte tokens_per_byte;
   std::multimap<double, RequestId> prompts_through;  // when prompts whose first token is not visible will have been processed
   double asked_s = 0;                                // when it last held a request back
+  std::int64_t rebalanced_before = 0;                // by earlier policies
   int max_input_tokens = 0;                          // capacity of the smallest cache among its chains
 
   [[nodiscard]] dispatch::RequestTracker* tracker() const { return policy->tracker(); }
+  [[nodiscard]] std::int64_t rebalanced() const {
+    return rebalanced_before + (policy != nullptr && tracker() != nullptr ? tracker()->rebalanced() : 0);
+  }
   // The rules that the table asks for.
   [[nodiscard]] dispatch::PolicyRules rules() const;
   [[nodiscard]] std::size_t total_waiting() const { return waiting.size() + waiting_at_chains; }

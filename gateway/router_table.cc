@@ -97,6 +97,7 @@ bool Router::choose_policy(Model& model) {
     if (kind == model.policy_kind && (model.tracker() == nullptr || rules == model.policy_rules)) return false;
     for (const auto& slot : model.slots) empty_queue_of(model, *slot);
   }
+  model.rebalanced_before = model.rebalanced();
   model.policy = dispatch::make_policy(kind, Rng(options_.seed, "dispatch of " + model.route.served_name), rules);
   model.policy_kind = kind;
   model.policy_rules = std::move(rules);

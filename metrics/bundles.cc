@@ -176,6 +176,9 @@ GatewayMetrics::GatewayMetrics(Registry& registry)
           registry.counters("windlass_gateway_request_generation_tokens_total", "Generated tokens of measured requests.")),
       requests_measured(
           registry.counters("windlass_gateway_requests_measured_total", "Requests included in the token totals.")),
+      requests_rebalanced(registry.counters("windlass_gateway_requests_rebalanced_total",
+                                            "Requests that policy aladdin gave to another worker than the fullest, because "
+                                            "answers were longer or shorter than predicted.")),
       upstream_errors(registry.counters("windlass_gateway_upstream_errors_total", "Failures of workers, by reason.")),
       dispatch_policy(registry.gauges("windlass_gateway_dispatch_policy",
                                       "1 for the policy by which requests of the model are given to workers.")),

@@ -93,6 +93,7 @@ struct GatewayMetrics {
   CounterFamily request_prompt_tokens;      // windlass_gateway_request_prompt_tokens_total{model}
   CounterFamily request_generation_tokens;  // windlass_gateway_request_generation_tokens_total{model}
   CounterFamily requests_measured;          // windlass_gateway_requests_measured_total{model}: requests in those two totals
+  CounterFamily requests_rebalanced;        // windlass_gateway_requests_rebalanced_total{model}: by Aladdin's Alg. 2
   CounterFamily upstream_errors;            // windlass_gateway_upstream_errors_total{model,reason}
   GaugeFamily dispatch_policy;              // windlass_gateway_dispatch_policy{model,policy}: 1 for the policy in use
   GaugeFamily silent_workers;               // windlass_gateway_silent_workers{model}: listed workers that do not answer

@@ -22,6 +22,7 @@ constexpr const char* kQueued = "windlass_gateway_queue_length";
 constexpr const char* kPromptTokens = "windlass_gateway_request_prompt_tokens_total";
 constexpr const char* kGenerationTokens = "windlass_gateway_request_generation_tokens_total";
 constexpr const char* kMeasured = "windlass_gateway_requests_measured_total";
+constexpr const char* kRebalanced = "windlass_gateway_requests_rebalanced_total";
 constexpr const char* kAttained = "windlass_gateway_requests_attained_total";
 constexpr const char* kJudged = "windlass_gateway_requests_judged_total";
 // Every gateway has this series from its start, whatever it serves.
@@ -75,6 +76,7 @@ std::vector<std::string> PromqlDemand::queries(const std::vector<ServiceQuery>& 
                                increase(kMeasured, options_.lengths_window_s),
                                mean(kPromptTokens, kMeasured, options_.lengths_window_s),
                                mean(kGenerationTokens, kMeasured, options_.lengths_window_s),
+                               increase(kRebalanced, planner::Demand::kRebalancedS),
                                mean(kAttained, kJudged, planner::Demand::kRecentS),
                                increase(kJudged, planner::Demand::kRecentS)};
   for (const ServiceQuery& model : models) {
@@ -242,6 +244,7 @@ planner::Demand PromqlDemand::demand(const ServiceQuery& query) const {
     demand.input_tokens = reading(mean(kPromptTokens, kMeasured, options_.lengths_window_s), query.model);
     demand.output_tokens = reading(mean(kGenerationTokens, kMeasured, options_.lengths_window_s), query.model);
   }
+  demand.rebalanced = reading(increase(kRebalanced, planner::Demand::kRebalancedS), query.model);
   demand.attainment = reading(mean(kAttained, kJudged, query.window_s), query.model);
   if (demand.attainment) demand.attainment->value = std::min(1.0, demand.attainment->value);
   demand.recent_attainment = reading(mean(kAttained, kJudged, planner::Demand::kRecentS), query.model);

@@ -115,6 +115,7 @@ Signals::ModelSeries::ModelSeries(double window_s)
       prompt_tokens(600, 600 / kWindowSteps),
       generation_tokens(600, 600 / kWindowSteps),
       measured(600, 600 / kWindowSteps),
+      rebalanced(600, 600 / kWindowSteps),
       attained_lately(planner::Demand::kRecentS, planner::Demand::kRecentS / kWindowSteps),
       judged_lately(planner::Demand::kRecentS, planner::Demand::kRecentS / kWindowSteps),
       mixed_pool(planner::Demand::kMixedPoolS, planner::Demand::kMixedPoolS / kWindowSteps),
@@ -272,6 +273,7 @@ void Signals::read_gateway(Gateway& gateway, Exposition page, const std::vector<
     series.generation_tokens.observe(now_s, value("windlass_gateway_request_generation_tokens_total"), start);
     series.measured.observe(now_s, value("windlass_gateway_requests_measured_total"), start);
     series.mixed_pool.observe(now_s, value("windlass_gateway_mixed_pool_requests_total"), start);
+    series.rebalanced.observe(now_s, value("windlass_gateway_requests_rebalanced_total"), start);
     if (const double queued = value("windlass_gateway_queue_length"); std::isfinite(queued) && queued >= 0)
       series.queued = Reading{queued, now_s};
     series.ttft.take(now_s, metrics::read_latencies(mine, metrics::kGatewayTtft), start);
@@ -288,7 +290,8 @@ planner::Demand Signals::demand(const ServiceQuery& query, double now_s) const {
 planner::Demand Signals::scraped_demand(const ServiceQuery& query, double now_s) const {
   planner::Demand demand;
   demand.arrivals_window_s = options_.arrivals_window_s;
-  Sum arrivals, total, queued, prompt, generation, measured, attained, judged, attained_lately, judged_lately, mixed_pool;
+  Sum arrivals, total, queued, prompt, generation, measured, rebalanced, attained, judged, attained_lately, judged_lately,
+      mixed_pool;
   metrics::LatencyCounts ttft, tpot;
   double ttft_at_s = now_s, tpot_at_s = now_s;
   for (const auto& [id, gateway] : gateways_) {
@@ -310,6 +313,7 @@ planner::Demand Signals::scraped_demand(const ServiceQuery& query, double now_s)
     add(prompt, series.prompt_tokens, options_.lengths_window_s);
     add(generation, series.generation_tokens, options_.lengths_window_s);
     add(measured, series.measured, options_.lengths_window_s);
+    add(rebalanced, series.rebalanced, planner::Demand::kRebalancedS);
     add(attained, series.attained, query.window_s);
     add(judged, series.judged, query.window_s);
     add(attained_lately, series.attained_lately, planner::Demand::kRecentS);
@@ -337,6 +341,7 @@ planner::Demand Signals::scraped_demand(const ServiceQuery& query, double now_s)
     demand.input_tokens = ratio(prompt.reading(), requests);
     demand.output_tokens = ratio(generation.reading(), requests);
   }
+  demand.rebalanced = rebalanced.reading();
   demand.attainment = ratio(attained.reading(), judged.reading());
   demand.recent_attainment = ratio(attained_lately.reading(), judged_lately.reading());
   if (const auto count = judged_lately.reading()) demand.recently_judged = count->value;

@@ -70,7 +70,7 @@ class Signals {
     explicit ModelSeries(double window_s);
 
     double window_s;
-    metrics::CounterTracker started, attained, judged, prompt_tokens, generation_tokens, measured;
+    metrics::CounterTracker started, attained, judged, prompt_tokens, generation_tokens, measured, rebalanced;
     // Same, for the last minute: an hour's window has a reading only every two minutes.
     metrics::CounterTracker attained_lately, judged_lately;
     metrics::CounterTracker mixed_pool;

@@ -6,6 +6,8 @@
 #include <map>
 #include <utility>
 
+#include "planner/dispatch/rebalance.h"
+
 namespace windlass::dispatch {
 
 namespace {
@@ -47,6 +49,7 @@ void AladdinPolicy::reset(std::span<const ChainState> chains) {
     keys_.push_back(key);
   }
   for (auto& [id, placed] : placed_) placed.worker = now_at[placed.worker];
+  choice_.reset();
 }
 
 void AladdinPolicy::update(std::size_t index, const ChainState& state) {
@@ -64,13 +67,25 @@ int AladdinPolicy::prediction_for(const RequestLengths& request) const {
 }
 
 std::optional<std::size_t> AladdinPolicy::choose_for(const RequestLengths& request, double now_s) {
-  return workers_.find(input_of(request), prediction_for(request), now_s);
+  const int input = input_of(request), predicted = prediction_for(request);
+  choice_.reset();
+  asked_s_ = now_s;
+  const auto best = workers_.find(input, predicted, now_s);
+  if (!best || !workers_.rules().rebalances) return best;
+  const std::size_t chosen = dispatch::rebalanced(workers_, *best, input, predicted, now_s);
+  if (chosen != *best) choice_ = Choice{request.id, *best, chosen};
+  return chosen;
 }
 
 void AladdinPolicy::placed(std::size_t chain, const RequestLengths& request) {
   const Placed at{chain, next_handle_++, input_of(request)};
+  const auto choice = std::exchange(choice_, std::nullopt);
   if (!placed_.emplace(request.id, at).second) return;
-  workers_.add(chain, at.handle, at.input_tokens, prediction_for(request));
+  const int predicted = prediction_for(request);
+  workers_.add(chain, at.handle, at.input_tokens, predicted, asked_s_);
+  if (!choice || choice->id != request.id || choice->chosen != chain) return;
+  workers_.moved(choice->best_fit, chain, predicted);
+  ++rebalanced_;
 }
 
 void AladdinPolicy::first_token(std::uint64_t id, double now_s) {
@@ -99,7 +114,7 @@ void AladdinPolicy::tokens_made(std::uint64_t id, int count) {
 void AladdinPolicy::ended(std::uint64_t id, int output_tokens) {
   const auto at = placed_.find(id);
   if (at == placed_.end()) return;
-  workers_.remove(at->second.worker, at->second.handle);
+  workers_.remove(at->second.worker, at->second.handle, output_tokens);
   if (output_tokens > 0) history_.observe(at->second.input_tokens, output_tokens);
   placed_.erase(at);
 }

@@ -1,5 +1,6 @@
 // AladdinPolicy sends each request to the fullest worker on which all constraints still hold: Nie, Fonseca, Liu 2024, Alg. 1
-// (best_fit.h). Output lengths are predicted from served requests, and predicted again when exceeded (output_history.h).
+// (best_fit.h). Output lengths are predicted from served requests, and predicted again when exceeded (output_history.h). Where
+// predictions were wrong, new requests even out the errors between workers: Alg. 2 (rebalance.h).
 //
 // A request that fits nowhere waits in the central queue; an empty worker takes any request. If the latency of a chain is
 // unknown (ChainState::packing), only its slots limit it, and chains are filled one after the other.
@@ -35,6 +36,7 @@ class AladdinPolicy final : public DispatchPolicy, public RequestTracker {
   void iterated(std::size_t chain) override;
   void tokens_made(std::uint64_t id, int count) override;
   void ended(std::uint64_t id, int output_tokens) override;
+  [[nodiscard]] std::int64_t rebalanced() const override { return rebalanced_; }
 
   [[nodiscard]] const BestFit& workers() const { return workers_; }
   [[nodiscard]] const OutputHistory& history() const { return history_; }
@@ -44,6 +46,11 @@ class AladdinPolicy final : public DispatchPolicy, public RequestTracker {
     std::size_t worker = 0;
     BestFit::Handle handle = 0;
     int input_tokens = 0;
+  };
+  // The last answer of choose_for().
+  struct Choice {
+    std::uint64_t id = 0;
+    std::size_t best_fit = 0, chosen = 0;
   };
 
   [[nodiscard]] int input_of(const RequestLengths& request) const;
@@ -55,6 +62,9 @@ class AladdinPolicy final : public DispatchPolicy, public RequestTracker {
   std::unordered_map<std::uint64_t, Placed> placed_;
   BestFit::Handle next_handle_ = 0;
   OutputHistory history_;
+  double asked_s_ = 0;            // when choose_for() was last called
+  std::optional<Choice> choice_;  // for placed(), to know whether the request was moved; none: it was not
+  std::int64_t rebalanced_ = 0;
 };
 
 }  // namespace windlass::dispatch

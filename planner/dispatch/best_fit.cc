@@ -101,8 +101,8 @@ std::optional<std::size_t> BestFit::find(int input_tokens, int predicted_tokens,
   return std::nullopt;
 }
 
-void BestFit::add(std::size_t worker, Handle request, int input_tokens, int predicted_tokens) {
-  change(worker, [&](PackedWorker& at) { at.add(request, input_tokens, predicted_tokens); });
+void BestFit::add(std::size_t worker, Handle request, int input_tokens, int predicted_tokens, double now_s) {
+  change(worker, [&](PackedWorker& at) { at.add(request, input_tokens, predicted_tokens, now_s); });
 }
 
 void BestFit::begin_decode(std::size_t worker, Handle request, double now_s) {
@@ -121,8 +121,13 @@ void BestFit::predict_again(std::size_t worker, Handle request, int predicted_to
   change(worker, [&](PackedWorker& at) { at.predict_again(request, predicted_tokens); });
 }
 
-void BestFit::remove(std::size_t worker, Handle request) {
-  change(worker, [&](PackedWorker& at) { at.remove(request); });
+void BestFit::remove(std::size_t worker, Handle request, int output_tokens) {
+  change(worker, [&](PackedWorker& at) { at.remove(request, output_tokens); });
+}
+
+void BestFit::moved(std::size_t from, std::size_t to, int predicted_tokens) {
+  slots_[from].worker.gave(predicted_tokens);
+  slots_[to].worker.took(predicted_tokens);
 }
 
 void BestFit::set_model(std::size_t worker, const PackingModel& model) {

@@ -35,12 +35,14 @@ class BestFit {
   [[nodiscard]] std::optional<std::size_t> find(int input_tokens, int predicted_tokens, double now_s) const;
 
   // Events at a worker: see PackedWorker. REQUIRES: worker < workers().
-  void add(std::size_t worker, Handle request, int input_tokens, int predicted_tokens);
+  void add(std::size_t worker, Handle request, int input_tokens, int predicted_tokens, double now_s);
   void begin_decode(std::size_t worker, Handle request, double now_s);
   void iterated(std::size_t worker);
   void tokens_made(std::size_t worker, Handle request, int count);
   void predict_again(std::size_t worker, Handle request, int predicted_tokens);
-  void remove(std::size_t worker, Handle request);
+  void remove(std::size_t worker, Handle request, int output_tokens = 0);
+  // A new request goes to `to`, although find() placed it at `from`.
+  void moved(std::size_t from, std::size_t to, int predicted_tokens);
   void set_model(std::size_t worker, const PackingModel& model);
 
   [[nodiscard]] std::size_t workers() const { return slots_.size(); }

@@ -52,6 +52,8 @@ class RequestTracker {
   virtual void tokens_made(std::uint64_t id, int count) = 0;
   // The request ended with this number of output tokens; 0: it failed, and nothing is learned.
   virtual void ended(std::uint64_t id, int output_tokens) = 0;
+  // Requests that went to another worker than the policy's first choice, to even out errors of predicted lengths; in total.
+  [[nodiscard]] virtual std::int64_t rebalanced() const { return 0; }
 };
 
 class DispatchPolicy {

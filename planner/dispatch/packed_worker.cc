@@ -24,7 +24,7 @@ PackingModel shared(const PackingModel& model, double share) {
 }
 
 PackedWorker::PackedWorker(const PackingModel& model, const PackingRules& rules)
-    : rules_(rules), earliest_deadline_s_(kUnbounded) {
+    : rules_(rules), earliest_deadline_s_(kUnbounded), first_waiting_s_(kUnbounded) {
   rules_.ttft_s = std::min(rules_.ttft_s, kNoObjective_s);
   rules_.tpot_s = std::min(rules_.tpot_s, kNoObjective_s);
   set_model(model);
@@ -64,16 +64,27 @@ void PackedWorker::weigh() {
   norm_ = std::sqrt(batch * batch + context * context);
 }
 
-void PackedWorker::add(Handle request, int input_tokens, int predicted_tokens) {
+// Workers of one phase have no decodes that a prompt could stall.
+void PackedWorker::find_first_waiting() {
+  first_waiting_s_ = kUnbounded;
+  if (rules_.phase != PackingPhase::kBoth || !(waiting_ > 0)) return;
+  for (const Entry& entry : entries_) {
+    if (!entry.decodes) first_waiting_s_ = std::min(first_waiting_s_, entry.added_s);
+  }
+}
+
+void PackedWorker::add(Handle request, int input_tokens, int predicted_tokens, double now_s) {
   Entry entry;
   entry.request = request;
   entry.input = input_tokens;
   entry.predicted = predicted_tokens;
+  entry.added_s = now_s;
   entry.end = iteration_ + predicted_tokens;
   entry.offset = input_tokens + model_.kv_request_tokens - static_cast<double>(iteration_);
   if (rules_.phase != PackingPhase::kDecode) waiting_ += input_tokens;
   context_ += weight(entry);
   insert(entry);
+  find_first_waiting();
   weigh();
 }
 
@@ -87,11 +98,13 @@ void PackedWorker::begin_decode(Handle request, double now_s) {
   entry.deadline_s = now_s - earned_s_;
   earliest_deadline_s_ = std::min(earliest_deadline_s_, entry.deadline_s);
   insert(entry);
+  find_first_waiting();
 }
 
 void PackedWorker::iterated() {
   ++iteration_;
   earned_s_ += rules_.tpot_s;
+  error_.iterated(1);
 }
 
 void PackedWorker::tokens_made(Handle request, int count) {
@@ -101,6 +114,8 @@ void PackedWorker::tokens_made(Handle request, int count) {
   entry.offset += count;
   entry.deadline_s += count * rules_.tpot_s;
   insert(entry);
+  const auto decoding = std::count_if(entries_.begin(), entries_.end(), [](const Entry& other) { return other.decodes; });
+  error_.iterated(static_cast<double>(count) / static_cast<double>(std::max<std::ptrdiff_t>(1, decoding)));
   if (before_s > earliest_deadline_s_) return;
   earliest_deadline_s_ = kUnbounded;
   for (const Entry& other : entries_) {
@@ -111,6 +126,7 @@ void PackedWorker::tokens_made(Handle request, int count) {
 void PackedWorker::predict_again(Handle request, int predicted_tokens) {
   Entry entry = take(request);
   const int more = predicted_tokens - entry.predicted;
+  if (more > 0) error_.went_on(entry.predicted, predicted_tokens);
   context_ -= weight(entry);
   entry.predicted = predicted_tokens;
   entry.end += more;
@@ -119,11 +135,16 @@ void PackedWorker::predict_again(Handle request, int predicted_tokens) {
   weigh();
 }
 
-void PackedWorker::remove(Handle request) {
+void PackedWorker::remove(Handle request, int output_tokens) {
   const Entry entry = take(request);
+  if (output_tokens > 0) error_.ended_early(output_tokens, entry.predicted);
   if (!entry.decodes && rules_.phase != PackingPhase::kDecode) waiting_ -= entry.input;
   context_ -= weight(entry);
-  if (entries_.empty()) context_ = waiting_ = 0;  // remove rounding errors
+  if (entries_.empty()) {
+    context_ = waiting_ = 0;  // remove rounding errors
+    error_.clear();
+  }
+  if (!entry.decodes) find_first_waiting();
   if (entry.decodes && entry.deadline_s <= earliest_deadline_s_) {
     earliest_deadline_s_ = kUnbounded;
     for (const Entry& other : entries_) {

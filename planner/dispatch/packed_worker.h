@@ -6,7 +6,7 @@
 //   (c) t_p(sum of the new prompts) <= T_pre          waiting prompts are prefilled within the TTFT objective (Eq. 2)
 //   (d) t_p(sum of the new prompts) <= theta min(T_dec l_out - t_dec)      the prefill stalls no decoding request for longer
 //                                                     than the time it has saved (l_out of the decode phase, as in Section
-//                                                     2.2's ATGT)
+//                                                     2.2's ATGT); one whose earlier prompt still waits has saved nothing
 //   (e) in each coming iteration, the caches of all requests still predicted to run fit (Eq. 1)
 // where gamma accounts for the growth of contexts and theta for prediction errors. The paper puts theta before l_d(b) in (b).
 // But where weights take most of an iteration, a tenth of the context is only 1 to 4 % of its time, and best fit keeps each
@@ -25,6 +25,8 @@
 #include <cstdint>
 #include <optional>
 #include <vector>
+
+#include "planner/dispatch/packing_error.h"
 
 namespace windlass::dispatch {
 
@@ -60,6 +62,7 @@ struct PackingRules {
   double gamma = 0.5;
   double theta = 0.9;
   PackingPhase phase = PackingPhase::kBoth;
+  bool rebalances = true;  // new requests even out the errors of predicted lengths (rebalance.h)
 
   bool operator==(const PackingRules&) const = default;
 };
@@ -70,9 +73,9 @@ class PackedWorker {
 
   PackedWorker(const PackingModel& model, const PackingRules& rules);
 
-  // Adds a request; its prompt will be processed if this worker does prefill. REQUIRES: not present; input >= 1, predicted >=
-  // 1.
-  void add(Handle request, int input_tokens, int predicted_tokens);
+  // Adds a request; its prompt will be processed if this worker does prefill. `now_s`: when it was placed; prompts of one
+  // moment are one batch, of which none stalls another. REQUIRES: not present; input >= 1, predicted >= 1.
+  void add(Handle request, int input_tokens, int predicted_tokens, double now_s);
   // Its first token is done: it decodes from now on.
   void begin_decode(Handle request, double now_s);
   // An iteration produced one token for each decoding request.
@@ -81,7 +84,11 @@ class PackedWorker {
   void tokens_made(Handle request, int count);
   // The request reached its predicted length, or more is known about it.
   void predict_again(Handle request, int predicted_tokens);
-  void remove(Handle request);
+  // `output_tokens`: length of its answer; 0: it failed, and says nothing about predictions.
+  void remove(Handle request, int output_tokens = 0);
+  // A new request that best fit placed here goes elsewhere; or came here from elsewhere.
+  void gave(int predicted_tokens) { error_.gave(predicted_tokens); }
+  void took(int predicted_tokens) { error_.took(predicted_tokens); }
 
   // A request that has reached its predicted length and continues.
   struct Overdue {
@@ -123,9 +130,19 @@ class PackedWorker {
   [[nodiscard]] double waiting_prompt_tokens() const { return waiting_; }  // of new requests
   [[nodiscard]] std::int64_t iterations() const { return iteration_; }
   [[nodiscard]] const PackingModel& model() const { return model_; }
+  // How far it is from what was predicted.
+  [[nodiscard]] const PackingError& error() const { return error_; }
+  // Seconds of an iteration that this error costs; negative: it has room that nobody counted on.
+  [[nodiscard]] double error_s() const { return time_s(error_.tokens(), error_.requests()); }
+  // Seconds of an iteration that these tokens of context and requests cost by Eq. 4.
+  [[nodiscard]] double time_s(double tokens, double requests) const {
+    return model_.context_token_s * tokens + model_.decode_request_s * requests;
+  }
+  // Minimum over requests; (d).
   [[nodiscard]] double saved_s(double now_s) const {
-    return earliest_deadline_s_ + earned_s_ - now_s;
-  }  // minimum over requests; (d)
+    const double decoding_s = earliest_deadline_s_ + earned_s_ - now_s;
+    return first_waiting_s_ < now_s && decoding_s > 0 ? 0 : decoding_s;
+  }
   // Largest cache use over the coming iterations, in tokens; and cache use after a number of iterations.
   [[nodiscard]] double cache_peak() const;
   [[nodiscard]] double cache_after(std::int64_t iterations) const;
@@ -138,6 +155,7 @@ class PackedWorker {
     int input = 0;
     int predicted = 0;
     bool decodes = false;
+    double added_s = 0;
     std::int64_t end = 0;   // iteration of the predicted end
     double offset = 0;      // cache tokens at iteration u: offset + u
     double deadline_s = 0;  // time at which its savings are used up, minus earned_s_; only if it decodes
@@ -151,6 +169,7 @@ class PackedWorker {
   [[nodiscard]] bool cache_fits(int input_tokens, int predicted_tokens) const;
   [[nodiscard]] std::int64_t end_of(const Entry& entry) const { return entry.end > iteration_ ? entry.end : iteration_ + 1; }
   void weigh();
+  void find_first_waiting();
 
   PackingModel model_;
   PackingRules rules_;
@@ -159,7 +178,9 @@ class PackedWorker {
   double waiting_ = 0;
   double earned_s_ = 0;             // T_dec per iteration
   double earliest_deadline_s_ = 0;  // of the entries, minus earned_s_; infinite if nothing decodes
+  double first_waiting_s_ = 0;      // when the first of the waiting prompts was placed; infinite: none waits
   std::int64_t iteration_ = 0;
+  PackingError error_;
   double norm_ = 0;
   double max_context_ = 0, max_batch_ = 0;  // maxima by Eq. 4 alone
 };

@@ -40,7 +40,8 @@ inline constexpr JsonLimit kShareAbove0{[](double value) { return value > 0 && v
 constexpr auto json_fields(JsonType<Placement>) {
   using T = Placement;
   return json_object(rare("gamma", &T::gamma).within(kShare), rare("theta", &T::theta).within(kShareAbove0),
-                     rare("ttftS", &T::ttft_s).within(kAmount), rare("tpotS", &T::tpot_s).within(kAmount))
+                     rare("ttftS", &T::ttft_s).within(kAmount), rare("tpotS", &T::tpot_s).within(kAmount),
+                     rare("rebalances", &T::rebalances))
       .passing_over_unknown_keys();
 }
 

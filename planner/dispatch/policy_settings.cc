@@ -28,6 +28,7 @@ PolicyRules rules_of(const PolicySettings& settings, double ttft_s, double tpot_
   rules.packing.tpot_s = bound(settings.placement.tpot_s, tpot_s);
   rules.packing.gamma = settings.placement.gamma;
   rules.packing.theta = settings.placement.theta;
+  rules.packing.rebalances = settings.placement.rebalances;
   rules.huawei.theta = settings.huawei.theta;
   rules.huawei.assumed_output_tokens = settings.huawei.assumed_output_tokens;
   rules.mixed_pool_threshold_tokens = settings.mixed_pool_threshold_tokens.value_or(kMixedPoolThresholdTokens);

@@ -14,6 +14,7 @@ struct Placement {
   double gamma = 0.5;             // Aladdin only
   double theta = 0.9;             // Aladdin only
   double ttft_s = 0, tpot_s = 0;  // objectives for packing; 0: those of the service
+  bool rebalances = true;         // Aladdin only: Alg. 2
 
   bool operator==(const Placement&) const = default;
 };

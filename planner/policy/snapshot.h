@@ -155,6 +155,7 @@ struct Worker {
 // Signals of one service, from the gateways' and the workers' metrics.
 struct Demand {
   static constexpr double kRecentS = 60;
+  static constexpr double kRebalancedS = 300;
 
   std::optional<Reading> arrivals_per_s;  // incoming requests, never finished ones
   std::optional<Reading> arrivals_total;  // incoming requests since the reader began to count; never decreases while the reader
@@ -167,6 +168,7 @@ struct Demand {
   std::optional<Reading> attainment;         // share of judged requests that met the objective over slo.window_s, 0 to 1
   std::optional<Reading> recent_attainment;  // the same over the last kRecentS
   double recently_judged = 0;                // number of requests that it is computed from
+  std::optional<Reading> rebalanced;         // requests that Aladdin's re-balancing moved within kRebalancedS
   std::optional<Reading> ttft_s;             // at slo.percentile
   std::optional<Reading> tpot_s;
   // Requests within kMixedPoolS of which Splitwise's mixed pool did a phase; absent if none.
@@ -174,9 +176,9 @@ struct Demand {
   static constexpr double kMixedPoolS = 600;
 
   // All readings. Add new ones here too, or their times stay on the reader's clock.
-  [[nodiscard]] std::array<std::optional<Reading>*, 10> readings() {
-    return {&arrivals_per_s, &arrivals_total,    &queued, &input_tokens, &output_tokens,
-            &attainment,     &recent_attainment, &ttft_s, &tpot_s,       &mixed_pool};
+  [[nodiscard]] std::array<std::optional<Reading>*, 11> readings() {
+    return {&arrivals_per_s,    &arrivals_total, &queued, &input_tokens, &output_tokens, &attainment,
+            &recent_attainment, &ttft_s,         &tpot_s, &rebalanced,   &mixed_pool};
   }
 
   bool operator==(const Demand&) const = default;

@@ -136,7 +136,8 @@ constexpr auto json_fields(JsonType<Demand>) {
                      field("inputTokens", &T::input_tokens), field("outputTokens", &T::output_tokens),
                      field("lastArrivalAtS", &T::last_arrival_at_s), field("attainment", &T::attainment),
                      field("recentAttainment", &T::recent_attainment), hook(write_judged, read_judged),
-                     field("ttftS", &T::ttft_s), field("tpotS", &T::tpot_s), field("mixedPool", &T::mixed_pool));
+                     rare("rebalanced", &T::rebalanced), field("ttftS", &T::ttft_s), field("tpotS", &T::tpot_s),
+                     field("mixedPool", &T::mixed_pool));
 }
 
 constexpr auto json_fields(JsonType<Worker>) {

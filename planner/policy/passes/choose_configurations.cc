@@ -55,7 +55,7 @@ void choose(Draft& draft, const FleetDraft& fleet) {
   }
   if (draft.memory.offer) draft.plan.dispatch = draft.memory.offer->dispatch;
   draft.plan.feasible = std::move(choice.feasible);
-  draft.plan.reasons = std::move(choice.reasons);
+  for (Reason& reason : choice.reasons) draft.plan.reasons.push_back(std::move(reason));
   if (service.offers) draft.plan.strategies = service.offers->answers;
   draft.others = std::move(choice.others);
   draft.weighed = std::move(choice.weighed);

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
-#include <variant>
 
 #include <fmt/format.h>
 
@@ -24,17 +22,6 @@ Moments moments(std::span<const std::pair<int, int>> lengths, const Of& of) {
   for (const auto& pair : lengths) squares += (of(pair) - found.mean) * (of(pair) - found.mean);
   found.deviation = std::sqrt(squares / (count - 1));
   return found;
-}
-
-std::int64_t changes_of(const workload::Forecaster& detector) {
-  return std::get<workload::ChangePointState>(detector.state().method).changes;
-}
-
-// Updates the detector; returns whether it found a change.
-Result<bool> feed(workload::Forecaster& detector, double time_s, double value) {
-  const std::int64_t before = changes_of(detector);
-  WINDLASS_RETURN_IF_ERROR(detector.observe({time_s, value}));
-  return changes_of(detector) > before;
 }
 
 }  // namespace
@@ -86,40 +73,6 @@ Result<WorkerLine> fit_worker_line(std::span<const WorkersAtRate> points, const 
   line.constant = workers - line.workers_per_rate * rates;
   line.valid_above_per_s = static_cast<double>(least_requests(spread, error)) / heartbeat_s;
   return line;
-}
-
-Result<DemandWatch> DemandWatch::make(const workload::ForecastOptions& options) {
-  WINDLASS_ASSIGN_OR_RETURN(const auto detector, workload::Forecaster::make(workload::ForecastMethod::kChangePoint, options));
-  return DemandWatch(detector);
-}
-
-Result<bool> DemandWatch::observe(const Heartbeat& heartbeat) {
-  const auto in_order = [&](double value) { return std::isfinite(value) && value >= 0; };
-  if (!in_order(heartbeat.requests) || !in_order(heartbeat.input_tokens) || !in_order(heartbeat.output_tokens)) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("heartbeat: must have numbers of at least 0 (got {} requests of {} and {} tokens)",
-                             heartbeat.requests, heartbeat.input_tokens, heartbeat.output_tokens)};
-  }
-  if (last_s_ && !(heartbeat.time_s > *last_s_)) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("heartbeat: times must increase (got {} s after {} s)", heartbeat.time_s, *last_s_)};
-  }
-  const auto before_s = std::exchange(last_s_, heartbeat.time_s);
-  if (!before_s) return false;  // a rate needs the time since the previous heartbeat
-  WINDLASS_ASSIGN_OR_RETURN(bool changed, feed(rate_, heartbeat.time_s, heartbeat.requests / (heartbeat.time_s - *before_s)));
-  if (heartbeat.requests > 0) {
-    WINDLASS_ASSIGN_OR_RETURN(const bool inputs, feed(inputs_, heartbeat.time_s, heartbeat.input_tokens / heartbeat.requests));
-    WINDLASS_ASSIGN_OR_RETURN(const bool outputs,
-                              feed(outputs_, heartbeat.time_s, heartbeat.output_tokens / heartbeat.requests));
-    changed = changed || inputs || outputs;
-  }
-  return changed;
-}
-
-std::optional<double> DemandWatch::requests_per_s() const {
-  const auto forecast = rate_.forecast(1);
-  if (!forecast.ok()) return std::nullopt;
-  return forecast->mean_per_s;
 }
 
 }  // namespace windlass::search

@@ -1,5 +1,5 @@
 // Predicts how many workers a demand needs before any request is placed, by Aladdin's Eq. 7 (Nie, Fonseca, Liu 2024, Section
-// 5.2). It also says from which rate Eq. 7 is valid, and detects when to reconfigure.
+// 5.2). It also says from which rate Eq. 7 is valid.
 //
 //   N_w = ceil(k5 r_a + c5),  r_a > R                                                                     Eq. 7
 //
@@ -14,7 +14,6 @@
 #include <utility>
 
 #include "planner/base/result.h"
-#include "planner/workload/forecast.h"
 
 namespace windlass::search {
 
@@ -49,29 +48,5 @@ struct WorkerLine {
 // positive.
 [[nodiscard]] Result<WorkerLine> fit_worker_line(std::span<const WorkersAtRate> points, const LengthSpread& spread,
                                                  double heartbeat_s, double error = 0.1);
-
-// Change-point detection at each heartbeat, over the arrival rate and the two mean lengths: one CUSUM each (ChangePoint
-// forecast in planner/workload).
-class DemandWatch {
- public:
-  [[nodiscard]] static Result<DemandWatch> make(const workload::ForecastOptions& options = {});
-
-  struct Heartbeat {
-    double time_s = 0;  // end of the heartbeat
-    double requests = 0;
-    double input_tokens = 0, output_tokens = 0;  // sums over these requests
-  };
-  // Whether something has changed, so that the cluster should be reconfigured. Error: times that do not increase, invalid
-  // numbers.
-  [[nodiscard]] Result<bool> observe(const Heartbeat& heartbeat);
-  // Since the last change. None before the second heartbeat.
-  [[nodiscard]] std::optional<double> requests_per_s() const;
-
- private:
-  explicit DemandWatch(const workload::Forecaster& detector) : rate_(detector), inputs_(detector), outputs_(detector) {}
-
-  workload::Forecaster rate_, inputs_, outputs_;
-  std::optional<double> last_s_;
-};
 
 }  // namespace windlass::search

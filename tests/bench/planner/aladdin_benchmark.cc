@@ -48,7 +48,7 @@ struct Cluster {
   }
 
   void place(std::size_t worker) {
-    fit.add(worker, next, input(), output());
+    fit.add(worker, next, input(), output(), now_s);
     fit.begin_decode(worker, next, now_s + rng.uniform(0.4, 1));
     running.push_back({worker, next++});
   }
@@ -70,7 +70,7 @@ void place_request(benchmark::State& state, const PackingModel& model) {
     ++asked;
     if (!worker) continue;
     ++found;
-    cluster.fit.add(*worker, cluster.next, input, output);
+    cluster.fit.add(*worker, cluster.next, input, output, cluster.now_s);
     auto& out =
         cluster
             .running[static_cast<std::size_t>(cluster.rng.integer(0, static_cast<std::int64_t>(cluster.running.size()) - 1))];

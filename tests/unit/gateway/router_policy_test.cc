@@ -114,8 +114,11 @@ TEST_F(RouterTest, APolicyThatComesBackCountsWhatIsThere) {
   EXPECT_EQ(all<Dispatch>(router.arrived(1.1, 2, "tiny", true, 800)).size(), 1U) << "JFFC asks for a slot only";
   (void)router.client_gone(1.2, 1);
   use(1.2, with(PolicyKind::kAladdin, known(3, {chain("a", 1, 4)})));
-  EXPECT_EQ(all<Dispatch>(router.arrived(1.2, 3, "tiny", true, 1200)).size(), 1U) << "500 ms of prompts";
-  EXPECT_TRUE(router.arrived(1.2, 4, "tiny", true, 40).empty());
+  EXPECT_TRUE(router.arrived(1.2, 3, "tiny", true, 1200).empty()) << "the second one's prompt is not through";
+  router.tokens_sent(1.3, 2, 30);
+  const auto third = all<Dispatch>(router.tick(1.4));
+  ASSERT_EQ(third.size(), 1U) << "nothing else counts";
+  EXPECT_EQ(third[0].id, 3U);
 }
 
 // Given Aladdin's policy with an objective of its own; expects prompts to be packed by that, and by a new one when it changes.
@@ -125,7 +128,8 @@ TEST_F(RouterTest, ParametersComeFromTheTable) {
   use(0, short_ttft);
   learn();
   EXPECT_EQ(all<Dispatch>(router.arrived(1, 1, "tiny", true, 800)).size(), 1U);
-  EXPECT_TRUE(router.arrived(1, 2, "tiny", true, 800).empty()) << "400 ms of prompts";
+  router.tokens_sent(1, 1, 30);
+  EXPECT_TRUE(router.arrived(1, 2, "tiny", true, 1200).empty()) << "a prompt of 300 ms";
   const auto sent = all<Dispatch>(use(1.01, with(PolicyKind::kAladdin, known(2, {chain("a", 1, 4)}))));
   ASSERT_EQ(sent.size(), 1U);
   EXPECT_EQ(sent[0].id, 2U);
@@ -140,6 +144,28 @@ TEST_F(RouterTest, PromptsArePackedByThePhaseOfTheirWorkers) {
   use(0, split);
   EXPECT_EQ(all<Dispatch>(router.arrived(1, 1, "tiny", true)).at(0).chain, "p");
   EXPECT_EQ(all<Dispatch>(router.arrived(1, 2, "tiny", true)).at(0).chain, "p");
+}
+
+// Given Aladdin's policy, a fuller chain whose answers exceed what was predicted and one on which an answer ended early;
+// expects the next request there, and the move counted, also after the policy has changed.
+TEST_F(RouterTest, RequestsAreRebalancedAndCounted) {
+  const auto two = [](std::int64_t counter, PolicyKind policy) {
+    return with(policy, known(counter, {chain("a", 1, 8), chain("b", 1, 8)}));
+  };
+  use(0, two(1, PolicyKind::kJsq));
+  learn();
+  std::map<std::string, std::vector<RequestId>> at;
+  for (RequestId id = 1; id <= 5; ++id) at[all<Dispatch>(router.arrived(0, id, "tiny", true, 400)).at(0).chain].push_back(id);
+  ASSERT_EQ(at.at("a").size(), 3U);
+  use(0.1, two(2, PolicyKind::kAladdin));
+  for (RequestId id = 1; id <= 5; ++id) router.tokens_sent(1, id, 40);
+  for (const RequestId id : at["a"]) router.tokens_sent(1, id, 300);  // 256 were predicted
+  (void)router.completed(1, at["b"].front(), {200, 100, 40});
+  EXPECT_EQ(router.rebalanced().at("tiny"), 0);
+  EXPECT_EQ(all<Dispatch>(router.arrived(1, 6, "tiny", true, 400)).at(0).chain, "b");
+  EXPECT_EQ(router.rebalanced().at("tiny"), 1);
+  use(2, two(3, PolicyKind::kJffc));
+  EXPECT_EQ(router.rebalanced().at("tiny"), 1);
 }
 
 }  // namespace

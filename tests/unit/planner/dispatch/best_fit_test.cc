@@ -33,6 +33,7 @@ class WorkerByDefinition {
     int made = 0;
     int aged = 0;  // iterations since it arrived, while it does not decode
     double since_s = 0;
+    double added_s = 0;
   };
   std::map<PackedWorker::Handle, Request> requests;
 
@@ -65,6 +66,8 @@ class WorkerByDefinition {
       double prompts = input, saved_s = std::numeric_limits<double>::infinity();
       for (const auto& [handle, request] : requests) {
         if (!request.decodes) prompts += request.input;
+        if (!request.decodes && request.added_s < now_s && rules_.phase == PackingPhase::kBoth)
+          saved_s = std::min(saved_s, 0.0);
         if (request.decodes) saved_s = std::min(saved_s, rules_.tpot_s * (request.made - 1) - (now_s - request.since_s));
       }
       const double prefill_s = model_.prefill_token_s * prompts + model_.prefill_s;
@@ -144,8 +147,9 @@ void follow(std::uint64_t seed, PackingPhase phase, int workers, int steps, Tall
       ASSERT_EQ(fit.find(input, predicted, now_s), best) << "seed " << seed << ", step " << step;
       ++(best ? tally.placed : tally.refused);
       if (!best) continue;
-      fit.add(*best, next, input, predicted);
-      defined[*best].requests[next++] = {input, predicted};
+      fit.add(*best, next, input, predicted, now_s);
+      defined[*best].requests[next] = {input, predicted};
+      defined[*best].requests[next++].added_s = now_s;
     }
     ASSERT_NEAR(fit.worker(w).context(), at.context(), 1e-6);
     const double batch = fit.worker(w).requests() / 24.0, context = at.context() / std::min(15'000.0, model.kv_capacity_tokens);
@@ -176,13 +180,13 @@ TEST(BestFit, FillsTheFullest) {
   BestFit fit(kRules);
   fit.add_worker(model);
   fit.add_worker(model);
-  fit.add(1, 0, 10, 10);
+  fit.add(1, 0, 10, 10, 0);
   for (PackedWorker::Handle request = 1; request < 3; ++request) {
     EXPECT_EQ(fit.find(10, 10, 0), 1U);
-    fit.add(1, request, 10, 10);
+    fit.add(1, request, 10, 10, 0);
   }
   EXPECT_EQ(fit.find(10, 10, 0), 0U);
-  for (PackedWorker::Handle request = 3; request < 6; ++request) fit.add(0, request, 10, 10);
+  for (PackedWorker::Handle request = 3; request < 6; ++request) fit.add(0, request, 10, 10, 0);
   EXPECT_EQ(fit.find(10, 10, 0), std::nullopt);
 }
 
@@ -195,11 +199,11 @@ TEST(BestFit, PacksLongPromptsNextToLongOutputs) {
   BestFit fit(kRules);
   fit.add_worker(model);
   fit.add_worker(model);
-  fit.add(0, 0, 4, 1);               // a long prompt
+  fit.add(0, 0, 4, 1, 0);            // a long prompt
   EXPECT_EQ(fit.find(4, 1, 0), 1U);  // another one: 10 after the first iteration
-  fit.add(1, 1, 4, 1);
+  fit.add(1, 1, 4, 1, 0);
   EXPECT_EQ(fit.find(1, 4, 0), 0U);  // a long output: 5 + 2 at the first end, 5 at its own
-  fit.add(0, 2, 1, 4);
+  fit.add(0, 2, 1, 4, 0);
   EXPECT_EQ(fit.find(1, 4, 0), 1U) << "9 at the first end, 10 at the second: not on the first";
 }
 

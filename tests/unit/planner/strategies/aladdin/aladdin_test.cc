@@ -255,32 +255,5 @@ TEST(AladdinDemand, ErrorOfTheMeanIsThatOfSamples) {
   EXPECT_NEAR(std::sqrt(squares), relative_error_of_mean({1, 1, 1, 1}, kRequests), 0.05 * std::sqrt(squares));
 }
 
-// Given heartbeats of steady demand; expects no change. Given a jump of the rate or lengths; expects a change soon, and the new
-// rate.
-TEST(AladdinDemand, WatchesForChanges) {
-  for (const bool lengths : {false, true}) {
-    auto watch = DemandWatch::make();
-    ASSERT_TRUE(watch.ok());
-    EXPECT_EQ(watch->requests_per_s(), std::nullopt);
-    Rng rng(9, "heartbeats");
-    int changes_before = 0, changes_after = 0;
-    for (int beat = 1; beat <= 220; ++beat) {
-      const bool after = beat > 200;
-      const auto requests = static_cast<double>(rng.poisson(after && !lengths ? 450 : 300));
-      const double output = requests * (after && lengths ? 450 : 300) * rng.uniform(0.97, 1.03);
-      const auto changed = watch->observe({15.0 * beat, requests, 200 * requests, output});
-      ASSERT_TRUE(changed.ok()) << changed.error().message;
-      (after ? changes_after : changes_before) += *changed ? 1 : 0;
-    }
-    EXPECT_EQ(changes_before, 0);
-    EXPECT_GE(changes_after, 1);
-    if (!lengths) {
-      EXPECT_NEAR(watch->requests_per_s().value(), 30, 2);
-    }
-    EXPECT_FALSE(watch->observe({15, 1, 1, 1}).ok()) << "back in time";
-    EXPECT_FALSE(watch->observe({1e5, -1, 1, 1}).ok());
-  }
-}
-
 }  // namespace
 }  // namespace windlass::search

@@ -1,5 +1,5 @@
 // See aladdin_mip.h.
-#include "planner/strategies/aladdin/aladdin_mip.h"
+#include "tests/reference/papers/aladdin_mip.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
-// Finds the optimal placement of small cases, for tests and experiments: the mixed-integer program that Aladdin's heuristic
-// approximates (Nie, Fonseca, Liu 2024, Section 4.2, a to h). Solved by Cbc (planner/mip). Pure.
+// Finds the optimal placement of small cases: the mixed-integer program that Aladdin's heuristic approximates (Nie, Fonseca,
+// Liu 2024, Section 4.2, a to h). Tests and an experiment compare best fit with it. Solved by Cbc (planner/mip). Pure.
 //
 // Running requests stay; new ones are placed so that the fewest workers are used. Constraint (e) is checked at the iterations
 // at which a request is predicted to end, since cache use rises between them. The constant cost of a prefill counts only if
@@ -12,9 +12,13 @@
 
 #include "planner/base/result.h"
 #include "planner/dispatch/packed_worker.h"
-#include "planner/strategies/aladdin/aladdin_scheduler.h"
 
 namespace windlass::search {
+
+struct NewRequest {
+  int input_tokens = 1;
+  int predicted_tokens = 1;
+};
 
 struct ExactPlacement {
   int used = 0;                      // workers, including those already running something
