@@ -11,6 +11,7 @@
 #include "controller/reconcile/apply.h"
 #include "controller/reconcile/routes.h"
 #include "controller/reconcile/status.h"
+#include "planner/policy/asked_workload.h"
 #include "planner/policy/make_plan.h"
 
 namespace windlass::controller {
@@ -198,6 +199,9 @@ void Controller::remember(const Observation& observation, const planner::Plan& p
     const planner::ServicePlan& decided = plan.services.at(i);
     there.insert(decided.id.uid);
     ServiceMemory& memory = state_.services[decided.id.uid];
+    if (const auto& shift = decided.memory.shift; shift && shift != memory.policy.shift) {
+      events_.add({observation.services[i], false, "WorkloadShifted", text_of(*shift) + "; the strategies are asked again"});
+    }
     memory.policy = decided.memory;
     memory.last_desired = decided.desired_workers();
     for (const planner::Pool& pool : decided.pools) memory.pools[pool.id()] = pool;

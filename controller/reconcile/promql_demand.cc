@@ -243,6 +243,7 @@ planner::Demand PromqlDemand::demand(const ServiceQuery& query) const {
   if (measured && measured->value >= options_.min_measured) {
     demand.input_tokens = reading(mean(kPromptTokens, kMeasured, options_.lengths_window_s), query.model);
     demand.output_tokens = reading(mean(kGenerationTokens, kMeasured, options_.lengths_window_s), query.model);
+    demand.measured_requests = measured->value;
   }
   demand.rebalanced = reading(increase(kRebalanced, planner::Demand::kRebalancedS), query.model);
   demand.attainment = reading(mean(kAttained, kJudged, query.window_s), query.model);

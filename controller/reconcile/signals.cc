@@ -340,6 +340,7 @@ planner::Demand Signals::scraped_demand(const ServiceQuery& query, double now_s)
   if (const auto requests = measured.reading(); requests && requests->value >= options_.min_measured) {
     demand.input_tokens = ratio(prompt.reading(), requests);
     demand.output_tokens = ratio(generation.reading(), requests);
+    demand.measured_requests = requests->value;
   }
   demand.rebalanced = rebalanced.reading();
   demand.attainment = ratio(attained.reading(), judged.reading());

@@ -191,6 +191,11 @@ std::string text_of_choice(const ConfigurationChoice& choice) {
   return text;
 }
 
+// Whether a mean prompt alone takes longer than the objective allows.
+bool too_slow(const Service& service, const ConfigurationChoice& choice) {
+  return choice.chosen->times.prefill_s > service.slo.ttft_s;
+}
+
 }  // namespace
 
 bool may_use(const Service& service, const Offer& offer) {
@@ -313,7 +318,9 @@ ConfigurationChoice current_or_offer(const ConfigurationInput& input, Configurat
                                           [&](const Offer& offer) { return offer.split() == current.sides.split(); });
   const double rate = service.offers->requests_per_s;
   const double other_cost = cost_per_hour(input, other, rate);
-  const double running_cost = its_kind_holds || !service.offers->complete ? cost_per_hour(input, current, rate) : never;
+  const bool outgrown = input.signals_complete && too_slow(service, current) && !too_slow(service, other);
+  const double running_cost =
+      !outgrown && (its_kind_holds || !service.offers->complete) ? cost_per_hour(input, current, rate) : never;
   const std::string from = text_of_choice(current), to = text_of_choice(other);
   Reason objection;
   if (!(other_cost < kSwitchCostShare * running_cost)) {
@@ -336,7 +343,16 @@ ConfigurationChoice current_or_offer(const ConfigurationInput& input, Configurat
     for (const SidePool& side : other.sides.pools) change.first.push_back(first_of(side.configuration));
     objection = objection_to_change(input, change);
   }
-  if (objection.code.empty()) return other;
+  if (objection.code.empty()) {
+    if (outgrown) {
+      other.reasons.push_back(
+          Reason{"RunningTooSlow",
+                 fmt::format("a prompt of {:.0f} tokens alone takes {:.3g} s on {}, and the objective allows {:.3g} s",
+                             input.believed.input_tokens, current.chosen->times.prefill_s, from, service.slo.ttft_s),
+                 {{"prefillS", figure(current.chosen->times.prefill_s)}, {"ttftS", figure(service.slo.ttft_s)}}});
+    }
+    return other;
+  }
   current.reasons.push_back(std::move(objection));
   return current;
 }

@@ -143,19 +143,24 @@ constexpr auto json_fields(JsonType<PastRoleChange>) {
   return json_object(field("atS", &PastRoleChange::at_s), field("message", &PastRoleChange::message));
 }
 
+constexpr auto json_fields(JsonType<WorkloadShift>) {
+  return json_object(field("atS", &WorkloadShift::at_s), field("from", &WorkloadShift::from), field("to", &WorkloadShift::to));
+}
+
 constexpr auto json_fields(JsonType<PolicyMemory>) {
   using T = PolicyMemory;
-  return json_object(
-      field("historySinceS", &T::history_since_s), field("recommendations", &T::recommendations),
-      field("desired", &T::desired, 0), rare("wanted", &T::wanted), field("shortfall", &T::shortfall),
-      field("lastChange", &T::last_change), rare("earlierUpS", &T::earlier_up_s), field("panicUntilS", &T::panic_until_s),
-      field("queueSinceS", &T::queue_since_s), field("queueUntilS", &T::queue_until_s),
-      field("prefillShare", &T::prefill_share), rare("sides", &T::sides), rare("roleChange", &T::role_change),
-      field("offer", &T::offer), field("busiest", &T::busiest), field("asked", &T::asked), rare("slots", &T::slots),
-      rare("configuration", &T::configuration), field("configurationSinceS", &T::configuration_since_s),
-      field("counted", &T::counted), rare("arrivals", &T::arrivals), rare("burstiness", &T::burstiness).within(kBurstiness),
-      rare("burstsPerS", &T::bursts_per_s).within(kZeroOrMore), field("forecast", &T::forecast),
-      once_read([](T& memory) { memory.configuration = pool_of_name(memory.configuration).name; }));
+  return json_object(field("historySinceS", &T::history_since_s), field("recommendations", &T::recommendations),
+                     field("desired", &T::desired, 0), rare("wanted", &T::wanted), field("shortfall", &T::shortfall),
+                     field("lastChange", &T::last_change), rare("earlierUpS", &T::earlier_up_s),
+                     field("panicUntilS", &T::panic_until_s), field("queueSinceS", &T::queue_since_s),
+                     field("queueUntilS", &T::queue_until_s), field("prefillShare", &T::prefill_share),
+                     rare("sides", &T::sides), rare("roleChange", &T::role_change), field("offer", &T::offer),
+                     field("busiest", &T::busiest), field("asked", &T::asked), rare("shift", &T::shift),
+                     rare("slots", &T::slots), rare("configuration", &T::configuration),
+                     field("configurationSinceS", &T::configuration_since_s), field("counted", &T::counted),
+                     rare("arrivals", &T::arrivals), rare("burstiness", &T::burstiness).within(kBurstiness),
+                     rare("burstsPerS", &T::bursts_per_s).within(kZeroOrMore), field("forecast", &T::forecast),
+                     once_read([](T& memory) { memory.configuration = pool_of_name(memory.configuration).name; }));
 }
 
 }  // namespace windlass::planner

@@ -164,6 +164,7 @@ struct Demand {
   std::optional<Reading> queued;          // requests waiting at the gateways
   std::optional<Reading> input_tokens;    // mean over recent requests
   std::optional<Reading> output_tokens;
+  double measured_requests = 0;  // number of requests that both means are computed from; 0: unknown
   std::optional<double> last_arrival_at_s;
   std::optional<Reading> attainment;         // share of judged requests that met the objective over slo.window_s, 0 to 1
   std::optional<Reading> recent_attainment;  // the same over the last kRecentS
@@ -270,6 +271,14 @@ struct PastRoleChange {
   bool operator==(const PastRoleChange&) const = default;
 };
 
+// The last time that the workload moved so far that the strategies were asked again, for explanations.
+struct WorkloadShift {
+  double at_s = 0;
+  AssumedWorkload from, to;  // that they were asked about
+
+  bool operator==(const WorkloadShift&) const = default;
+};
+
 // State that the policy keeps between two plans. A plan returns the new one (ServicePlan::memory); the caller passes it back
 // unchanged in the next snapshot. Default constructed for a new service and after a restart: then nothing scales down until a
 // whole stabilization window has been observed.
@@ -294,7 +303,8 @@ struct PolicyMemory {
   std::optional<Offer> offer;            // that the service runs; none: workers that closed forms chose
   std::optional<Reading> busiest;        // the highest rate lately; fades over kBusiestMemoryS
   std::optional<AssumedWorkload> asked;  // that strategies are asked about; none: the spec's
-  std::string configuration;             // chosen pool (the decode pool, if phases are split), and since when
+  std::optional<WorkloadShift> shift;
+  std::string configuration;  // chosen pool (the decode pool, if phases are split), and since when
   std::optional<double> configuration_since_s;
   // Arrivals: start of the current interval, the closed intervals of the last minute, and the forecasts.
   std::optional<Reading> counted;

@@ -125,17 +125,19 @@ constexpr auto json_fields(JsonType<Scaling>) {
 
 constexpr auto json_fields(JsonType<Demand>) {
   using T = Demand;
-  const auto write_judged = [](Json& json, const T& demand) {
+  const auto write_counts = [](Json& json, const T& demand) {
     if (demand.recently_judged > 0) write_value(json["recentlyJudged"], demand.recently_judged);
+    if (demand.measured_requests > 0) write_value(json["measuredRequests"], demand.measured_requests);
   };
-  const auto read_judged = [](JsonReader& reader, T& demand) {
+  const auto read_counts = [](JsonReader& reader, T& demand) {
     if (reader.given("recentlyJudged")) demand.recently_judged = reader.number("recentlyJudged");
+    if (reader.given("measuredRequests")) demand.measured_requests = reader.number("measuredRequests");
   };
   return json_object(field("arrivalsPerS", &T::arrivals_per_s), field("arrivalsTotal", &T::arrivals_total),
                      field("arrivalsWindowS", &T::arrivals_window_s), field("queued", &T::queued),
                      field("inputTokens", &T::input_tokens), field("outputTokens", &T::output_tokens),
                      field("lastArrivalAtS", &T::last_arrival_at_s), field("attainment", &T::attainment),
-                     field("recentAttainment", &T::recent_attainment), hook(write_judged, read_judged),
+                     field("recentAttainment", &T::recent_attainment), hook(write_counts, read_counts),
                      rare("rebalanced", &T::rebalanced), field("ttftS", &T::ttft_s), field("tpotS", &T::tpot_s),
                      field("mixedPool", &T::mixed_pool));
 }

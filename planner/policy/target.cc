@@ -628,8 +628,9 @@ PolicyMemory advance_memory(const Service& service, double now_s) {
       std::any_of(memory.sides.begin(), memory.sides.end(),
                   [&](const SideShare& side) { return side.lower && ahead(side.lower->at_s); }) ||
       ahead(memory.configuration_since_s) || (memory.busiest && ahead(memory.busiest->at_s)) ||
-      (memory.role_change && ahead(memory.role_change->at_s)) || (memory.last_change && ahead(memory.last_change->at_s)) ||
-      ahead(memory.earlier_up_s) || (memory.counted && !(memory.counted->at_s <= now_s + 1)) ||
+      (memory.shift && ahead(memory.shift->at_s)) || (memory.role_change && ahead(memory.role_change->at_s)) ||
+      (memory.last_change && ahead(memory.last_change->at_s)) || ahead(memory.earlier_up_s) ||
+      (memory.counted && !(memory.counted->at_s <= now_s + 1)) ||
       (memory.panic_until_s && !(*memory.panic_until_s <= now_s + kPanicWindowS));
   if (foreign) memory = PolicyMemory{};
   if (!memory.history_since_s) {

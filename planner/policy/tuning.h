@@ -111,11 +111,14 @@ inline constexpr double kUnschedulableGraceS = 60;
 // Strategies are asked about the highest rate of about this time. Rates lie on a grid with this step; a lower rate is asked
 // only two steps down.
 inline constexpr double kBusiestMemoryS = 3600;
-// The first minutes of a service are not its usual load.
+// The rate of a service's first minutes is not its usual one.
 inline constexpr double kAskedAfterS = 300;
 inline constexpr double kAskedStep = 1.15;
-// They are asked again if a mean length changes by this factor.
+// They are asked again if a mean length changes by this factor, and by this many standard errors.
 inline constexpr double kAskedLengthStep = 1.25;
+inline constexpr double kShiftErrors = 4;
+// How long such a shift is among the reasons.
+inline constexpr double kShiftShownS = 600;
 // Workers that have started within this time and never served may be replaced at once: little is lost.
 inline constexpr double kFreshS = 30;
 

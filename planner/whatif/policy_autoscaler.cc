@@ -207,6 +207,7 @@ planner::Demand PolicyAutoscaler::demand(std::size_t service, const Look& now) c
   if (count >= options_.min_measured) {
     demand.input_tokens = reading(static_cast<double>(now.seen.input_tokens - measured.seen.input_tokens) / count);
     demand.output_tokens = reading(static_cast<double>(now.seen.output_tokens - measured.seen.output_tokens) / count);
+    demand.measured_requests = count;
   }
   const Look& judged = before(service, now, options_.services[service].slo.window_s);
   const Look& lately = before(service, now, planner::Demand::kRecentS);

@@ -22,6 +22,20 @@ void explain_rebalancing(Draft& draft, double now_s) {
              {{"requests", figure(count)}}});
 }
 
+void explain_shift(Draft& draft, double now_s) {
+  const std::optional<WorkloadShift>& shift = draft.memory.shift;
+  if (!shift) return;
+  draft.plan.reasons.push_back(Reason{"WorkloadShifted",
+                                      fmt::format("{}; the strategies were asked again", text_of(*shift)),
+                                      {{"secondsAgo", figure(now_s - shift->at_s)},
+                                       {"inputTokensFrom", figure(shift->from.input_tokens)},
+                                       {"inputTokensTo", figure(shift->to.input_tokens)},
+                                       {"outputTokensFrom", figure(shift->from.output_tokens)},
+                                       {"outputTokensTo", figure(shift->to.output_tokens)},
+                                       {"requestsPerSFrom", figure(shift->from.requests_per_s)},
+                                       {"requestsPerSTo", figure(shift->to.requests_per_s)}}});
+}
+
 }  // namespace
 
 void believe_demand(FleetDraft& fleet) {
@@ -31,6 +45,7 @@ void believe_demand(FleetDraft& fleet) {
     draft.view = view_demand(*draft.service, draft.memory, now_s);
     follow_workload(draft.memory, *draft.service, draft.view, now_s);
     draft.plan.forecast = draft.view.forecast;
+    explain_shift(draft, now_s);
     explain_rebalancing(draft, now_s);
   }
 }

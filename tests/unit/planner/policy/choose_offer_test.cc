@@ -165,6 +165,37 @@ TEST(ChooseOffer, WhatRunsStaysUntilAnOfferIsClearlyCheaper) {
   }
 }
 
+// Given running split phases whose prefill class is too slow for prompts as long as they are now, and an offer with a faster
+// one that costs more; expects the change and its reason. Given prompts that the running class still serves in time, or missing
+// signals; expects none.
+TEST(ChooseOffer, WhatIsTooSlowForThePromptsIsReplaced) {
+  const auto with = [](double input_tokens) {
+    const Offer running = split_offer({"l4", 1, 4}, {"a100", 1, 25}), faster = split_offer({"h100", 1, 9}, {"a100", 1, 25});
+    Service service = service_with({running}, 4);
+    service.accelerators.push_back(AllowedAccelerator{"l4", std::nullopt});
+    service.scaling.strategy = Family::kDisaggregated;
+    Snapshot snapshot = cluster({service});
+    snapshot.accelerators.push_back(with_gpus(l4(), 64));
+    carry_out(make_plan(snapshot).services[0], snapshot.services[0], kNow);
+    Service& changed = snapshot.services[0];
+    changed.memory.history_since_s = changed.memory.configuration_since_s = kNow - 3600;
+    changed.offers = offers_of({faster}, kRate);
+    observe(changed, kNow, 4);
+    changed.demand.input_tokens = Reading{input_tokens, kNow};
+    changed.demand.output_tokens = Reading{256, kNow};
+    return snapshot;
+  };
+  const ServicePlan replaced = make_plan(with(8000)).services[0];
+  EXPECT_TRUE(has_reason(replaced, "RunningTooSlow"));
+  EXPECT_GT(workers_of(replaced, "h100"), 0);
+  const ServicePlan kept = make_plan(with(1000)).services[0];
+  EXPECT_FALSE(has_reason(kept, "RunningTooSlow"));
+  EXPECT_EQ(workers_of(kept, "h100"), 0);
+  Snapshot blind = with(8000);
+  blind.services[0].demand.arrivals_per_s.reset();
+  EXPECT_EQ(workers_of(make_plan(blind).services[0], "h100"), 0);
+}
+
 // Given any rates and ratios; expects the two costs in the reason to be the cost of each deployment's workers at the offers'
 // rate, and the decision to follow from them.
 TEST(ChooseOffer, TheCostsDecide) {
