@@ -60,6 +60,7 @@ struct StrategyAnswer {
 // The answer to one question.
 struct Offers {
   double requests_per_s = 0;     // rate of the question
+  double input_tokens = 0;       // mean of the question's prompts; 0: unknown
   bool complete = false;         // no longer search follows
   std::vector<Offer> confirmed;  // cheapest first; the cheapest of each family and set of classes, at most kMaxOffers
   std::vector<StrategyAnswer> answers;

@@ -43,16 +43,22 @@ void follow_rate(PolicyMemory& memory, const Service& service, const DemandView&
   memory.asked = asked;
 }
 
-void follow_lengths(PolicyMemory& memory, const Service& service, const DemandView& view) {
+void follow_lengths(PolicyMemory& memory, const Service& service, const DemandView& view, double now_s) {
   if (!view.lengths_observed || view.lengths.input_tokens < 1 || view.lengths.output_tokens < 1) return;
   AssumedWorkload asked = memory.asked.value_or(service.workload);
   const double requests = service.demand.measured_requests;
-  if (!has_shifted(asked.input_tokens, view.lengths.input_tokens, requests) &&
-      !has_shifted(asked.output_tokens, view.lengths.output_tokens, requests)) {
+  Lengths found = view.lengths;
+  // The first requests to finish are the short ones.
+  if (now_s - *memory.history_since_s < kAskedAfterS) {
+    found.input_tokens = std::max(found.input_tokens, asked.input_tokens);
+    found.output_tokens = std::max(found.output_tokens, asked.output_tokens);
+  }
+  if (!has_shifted(asked.input_tokens, found.input_tokens, requests) &&
+      !has_shifted(asked.output_tokens, found.output_tokens, requests)) {
     return;
   }
-  asked.input_tokens = view.lengths.input_tokens;
-  asked.output_tokens = view.lengths.output_tokens;
+  asked.input_tokens = found.input_tokens;
+  asked.output_tokens = found.output_tokens;
   memory.asked = asked;
 }
 
@@ -61,9 +67,11 @@ void follow_lengths(PolicyMemory& memory, const Service& service, const DemandVi
 void follow_workload(PolicyMemory& memory, const Service& service, const DemandView& view, double now_s) {
   if (memory.shift && now_s - memory.shift->at_s > kShiftShownS) memory.shift.reset();
   if (!view.complete || !memory.history_since_s) return;
+  // Until the rate is followed, it is the spec's, which may change.
+  if (memory.asked && !memory.busiest) memory.asked->requests_per_s = service.workload.requests_per_s;
   const AssumedWorkload before = memory.asked.value_or(service.workload);
   follow_rate(memory, service, view, now_s);
-  follow_lengths(memory, service, view);
+  follow_lengths(memory, service, view, now_s);
   const AssumedWorkload now = memory.asked.value_or(service.workload);
   if (now == before) return;
   // Means over minutes shift in several steps: the first one says from where. Without an assumed rate, the first one is none.

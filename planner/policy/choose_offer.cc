@@ -191,9 +191,23 @@ std::string text_of_choice(const ConfigurationChoice& choice) {
   return text;
 }
 
-// Whether a mean prompt alone takes longer than the objective allows.
-bool too_slow(const Service& service, const ConfigurationChoice& choice) {
-  return choice.chosen->times.prefill_s > service.slo.ttft_s;
+// A mean prompt alone: with split phases on the slowest prefill workers, otherwise on the workers that take most requests.
+double prompt_s(const ConfigurationChoice& choice) {
+  double seconds = choice.sides.split() ? 0 : choice.chosen->times.prefill_s;
+  for (const SidePool& side : choice.sides.pools) {
+    if (side.is_prefill()) seconds = std::max(seconds, side.configuration.times.prefill_s);
+  }
+  return seconds;
+}
+
+// Whether what runs cannot compute a mean prompt within the objective, and `other` can: by prompts that were observed, that
+// surely last, and that the offers are for.
+bool is_outgrown(const ConfigurationInput& input, const ConfigurationChoice& current, const ConfigurationChoice& other) {
+  const Service& service = *input.service;
+  if (!input.signals_complete || !input.lengths_observed || !input.memory->asked) return false;
+  const double asked = input.memory->asked->input_tokens;
+  return service.offers->input_tokens == asked && input.believed.input_tokens <= asked * kAskedLengthStep &&
+         prompt_s(current) > service.slo.ttft_s && prompt_s(other) <= service.slo.ttft_s;
 }
 
 }  // namespace
@@ -318,7 +332,7 @@ ConfigurationChoice current_or_offer(const ConfigurationInput& input, Configurat
                                           [&](const Offer& offer) { return offer.split() == current.sides.split(); });
   const double rate = service.offers->requests_per_s;
   const double other_cost = cost_per_hour(input, other, rate);
-  const bool outgrown = input.signals_complete && too_slow(service, current) && !too_slow(service, other);
+  const bool outgrown = is_outgrown(input, current, other);
   const double running_cost =
       !outgrown && (its_kind_holds || !service.offers->complete) ? cost_per_hour(input, current, rate) : never;
   const std::string from = text_of_choice(current), to = text_of_choice(other);
@@ -334,22 +348,23 @@ ConfigurationChoice current_or_offer(const ConfigurationInput& input, Configurat
         Reason{"HeldOnMissingSignals",
                fmt::format("no change from {} to {} while the arrival rate or queue length is missing or stale", from, to),
                {}};
-  } else if (running_cost < never) {
+  } else if (running_cost < never || outgrown) {
     CostlyChange change{fmt::format("from {} to {}", from, to),
                         running_cost,
                         other_cost,
                         current.chosen->times.service_s,
                         {first_of(*other.chosen)}};
     for (const SidePool& side : other.sides.pools) change.first.push_back(first_of(side.configuration));
-    objection = objection_to_change(input, change);
+    objection = outgrown ? objection_to_room(input, change, "would meet the objective for prompts as they are now")
+                         : objection_to_change(input, change);
   }
   if (objection.code.empty()) {
     if (outgrown) {
       other.reasons.push_back(
           Reason{"RunningTooSlow",
                  fmt::format("a prompt of {:.0f} tokens alone takes {:.3g} s on {}, and the objective allows {:.3g} s",
-                             input.believed.input_tokens, current.chosen->times.prefill_s, from, service.slo.ttft_s),
-                 {{"prefillS", figure(current.chosen->times.prefill_s)}, {"ttftS", figure(service.slo.ttft_s)}}});
+                             input.believed.input_tokens, prompt_s(current), from, service.slo.ttft_s),
+                 {{"prefillS", figure(prompt_s(current))}, {"ttftS", figure(service.slo.ttft_s)}}});
     }
     return other;
   }

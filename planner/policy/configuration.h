@@ -99,6 +99,7 @@ struct ConfigurationInput {
   Lengths believed;                      // for slots and rates; the configuration itself depends on the spec's lengths
   bool signals_complete = true;          // DemandView::complete
   bool requests_wait = false;            // at the gateways
+  bool lengths_observed = true;          // `believed` was observed; otherwise it is the spec's
 };
 
 // Workers of one kind, with times and slots for the lengths believed now. `batch`: the most requests one may run at once.

@@ -69,14 +69,16 @@ Reason objection_to_change(const ConfigurationInput& input, const CostlyChange& 
                               horizon_s, spent),
                   {{"saved", figure(saved)}, {"spent", figure(spent)}, {"horizonS", figure(horizon_s)}}};
   }
-  if (const std::string lack = lack_of_room(input, change); !lack.empty()) {
-    return Reason{
-        "NoRoomForChange",
-        fmt::format("a change {} would save {:.4g} per hour, but no new worker can start next to the running ones: {}", names,
-                    saved_per_hour, lack),
-        {}};
-  }
-  return {};
+  return objection_to_room(input, change, fmt::format("would save {:.4g} per hour", saved_per_hour));
+}
+
+Reason objection_to_room(const ConfigurationInput& input, const CostlyChange& change, const std::string& gain) {
+  const std::string lack = lack_of_room(input, change);
+  if (lack.empty()) return {};
+  return Reason{
+      "NoRoomForChange",
+      fmt::format("a change {} {}, but no new worker can start next to the running ones: {}", change.names, gain, lack),
+      {}};
 }
 
 }  // namespace windlass::planner

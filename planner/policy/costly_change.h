@@ -28,6 +28,9 @@ struct CostlyChange {
   std::vector<FirstWorker> first;
 };
 
+// Why the new configuration's first workers cannot start next to the running ones (NoRoomForChange); an empty code means that
+// they can. `gain`: what the change is for, "would save 2 per hour".
+[[nodiscard]] Reason objection_to_room(const ConfigurationInput& input, const CostlyChange& change, const std::string& gain);
 // Why not to make a change that only saves money; an empty code means make it.
 [[nodiscard]] Reason objection_to_change(const ConfigurationInput& input, const CostlyChange& change);
 

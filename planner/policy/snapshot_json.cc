@@ -200,8 +200,9 @@ constexpr auto json_fields(JsonType<CreationRefusal>) {
 
 constexpr auto json_fields(JsonType<Offers>) {
   using T = Offers;
-  return json_object(field("requestsPerS", &T::requests_per_s), field("complete", &T::complete),
-                     field("confirmed", &T::confirmed), field("answers", &T::answers), rare("why", &T::why));
+  return json_object(field("requestsPerS", &T::requests_per_s), rare("inputTokens", &T::input_tokens),
+                     field("complete", &T::complete), field("confirmed", &T::confirmed), field("answers", &T::answers),
+                     rare("why", &T::why));
 }
 
 // What snapshots held before there were offers: how to split the phases. Read as an offer, never written.

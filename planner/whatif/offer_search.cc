@@ -420,6 +420,7 @@ Result<planner::Offers> search_offers(const OfferQuestion& question, Effort effo
   if (stop_requested(effort.stop)) return Error{ErrorCode::kCancelled, "search_offers: stopped"};
   planner::Offers offers =
       collected.finish(!best.ok() || !best->stopped, holds ? std::optional(best->cost_per_hour) : std::nullopt);
+  offers.input_tokens = service->workload.input_tokens;
   if (offers.confirmed.empty()) {
     for (const planner::StrategyAnswer& answer : offers.answers) {
       offers.why += fmt::format("{}{}: {}", offers.why.empty() ? "no deployment meets the objective: " : "; ", answer.strategy,

@@ -33,8 +33,8 @@ std::vector<Configuration> pools_as_they_are(const ConfigurationInput& input, bo
 
 void choose(Draft& draft, const FleetDraft& fleet) {
   const Service& service = *draft.service;
-  const ConfigurationInput input{&service,           fleet.snapshot,      &fleet.capacities,     &draft.memory,
-                                 draft.view.lengths, draft.view.complete, draft.view.queued >= 1};
+  const ConfigurationInput input{&service,           fleet.snapshot,      &fleet.capacities,      &draft.memory,
+                                 draft.view.lengths, draft.view.complete, draft.view.queued >= 1, draft.view.lengths_observed};
   ConfigurationChoice choice = choose_configuration(input);
   draft.chosen = std::move(choice.chosen);
   draft.sides = std::move(choice.sides);

@@ -55,7 +55,7 @@ HopTimes slowest_hop(const Problem& problem, const std::vector<int>& nodes, int 
 }
 
 // Chains of one degree and number of requests, in the order of GBP-CR.
-struct Candidate {
+struct ChainCandidate {
   ChainServers of;
   int tensor_parallel = 1;
   int capacity = 1;
@@ -67,7 +67,7 @@ struct Candidate {
   [[nodiscard]] Deployment deployment(const Problem& problem, std::size_t chains) const;
 };
 
-Deployment Candidate::deployment(const Problem& problem, std::size_t count) const {
+Deployment ChainCandidate::deployment(const Problem& problem, std::size_t count) const {
   Deployment deployment;
   deployment.dispatch.policy = dispatch::kDefaultPolicy;
   for (std::size_t k = 0; k < count; ++k) {
@@ -101,16 +101,16 @@ double rate_of(const Deployment& deployment) {
   return rate_per_s;
 }
 
-class Planning {
+class ChainPlanning {
  public:
-  Planning(const Problem& problem, const search::Effort& effort)
+  ChainPlanning(const Problem& problem, const search::Effort& effort)
       : problem_(problem), effort_(effort), trial_{problem.requests_per_s, problem.requests_per_trial, problem.seed, true} {}
 
   Result<Offer> plan() {
     WINDLASS_RETURN_IF_ERROR(collect());
     if (candidates_.empty()) return nothing_fits();
     std::stable_sort(candidates_.begin(), candidates_.end(),
-                     [](const Candidate& a, const Candidate& b) { return a.cost < b.cost; });
+                     [](const ChainCandidate& a, const ChainCandidate& b) { return a.cost < b.cost; });
     for (std::size_t i = 0; i < candidates_.size(); ++i) {
       if (effort_.progress) effort_.progress("chains", static_cast<double>(i) / static_cast<double>(candidates_.size()));
       if (candidates_[i].cost >= best_worth_) break;
@@ -154,8 +154,8 @@ class Planning {
           if (why_not_.empty()) why_not_ = composed.error().message;
           break;  // more requests need more memory
         }
-        Candidate made{std::move(servers), degree, capacity, std::move(composed->disjoint_chains),
-                       std::move(composed->placement)};
+        ChainCandidate made{std::move(servers), degree, capacity, std::move(composed->disjoint_chains),
+                            std::move(composed->placement)};
         for (made.fewest = 1; made.fewest < made.chains.size(); ++made.fewest) {
           if (rate_of(made.deployment(problem_, made.fewest)) >= problem_.requests_per_s) break;
         }
@@ -167,7 +167,7 @@ class Planning {
   }
 
   // Finds the fewest of its chains that hold, if they cost less than the best.
-  Result<void> try_candidate(const Candidate& candidate) {
+  Result<void> try_candidate(const ChainCandidate& candidate) {
     std::size_t too_few = candidate.fewest - 1, enough = candidate.fewest;
     for (;; enough = std::min(candidate.chains.size(), enough + std::max<std::size_t>(1, enough - too_few))) {
       WINDLASS_ASSIGN_OR_RETURN(const std::optional<bool> held, holds(candidate, enough));
@@ -189,7 +189,7 @@ class Planning {
   }
 
   // Whether the first `chains` hold in a trial; none if that would cost as much as the best, or the budget is spent.
-  Result<std::optional<bool>> holds(const Candidate& candidate, std::size_t chains) {
+  Result<std::optional<bool>> holds(const ChainCandidate& candidate, std::size_t chains) {
     const Deployment deployment = candidate.deployment(problem_, chains);
     if (search::worth_of(problem_, deployment) >= best_worth_) return std::optional<bool>();
     if (gpus_of(deployment) > problem_.max_gpus || search::cost_per_hour(problem_, deployment) > problem_.max_cost_per_hour) {
@@ -245,7 +245,7 @@ class Planning {
   const Problem& problem_;
   const search::Effort& effort_;
   search::Trial trial_;
-  std::vector<Candidate> candidates_;
+  std::vector<ChainCandidate> candidates_;
   std::string why_not_;
   std::optional<Deployment> best_, nearest_;  // nearest: of those that missed
   double best_worth_ = std::numeric_limits<double>::infinity();
@@ -310,7 +310,7 @@ Result<Offer> chains_plan(const Problem& problem, const search::Effort& effort) 
   if (problem.requests == nullptr || !(problem.requests_per_s > 0)) {
     return Error{ErrorCode::kInvalidArgument, fmt::format("{}: workload: must have requests at a rate above 0", problem.name)};
   }
-  return Planning(problem, effort).plan();
+  return ChainPlanning(problem, effort).plan();
 }
 
 }  // namespace windlass::hetero

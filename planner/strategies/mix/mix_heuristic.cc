@@ -33,9 +33,9 @@ struct Group {
   double price = 0;
 };
 
-class Search {
+class MixSearch {
  public:
-  Search(const MixProblem& problem, const MixHeuristicOptions& options, const MixEffort& effort)
+  MixSearch(const MixProblem& problem, const MixHeuristicOptions& options, const MixEffort& effort)
       : problem_(problem), options_(options), effort_(effort), columns_(problem), cuts_(problem.models.size()) {}
 
   Result<Mix> run() {
@@ -372,7 +372,7 @@ class Search {
 
 Result<Mix> heuristic_mix(const MixProblem& problem, const MixHeuristicOptions& options, const MixEffort& effort) {
   WINDLASS_RETURN_IF_ERROR(validate(problem));
-  WINDLASS_ASSIGN_OR_RETURN(Mix mix, Search(problem, options, effort).run());
+  WINDLASS_ASSIGN_OR_RETURN(Mix mix, MixSearch(problem, options, effort).run());
   WINDLASS_RETURN_IF_ERROR(say_missing(problem, mix));
   return mix;
 }

@@ -22,9 +22,9 @@ constexpr double kReplicasMargin = 0.1;  // allowance: one replica's capacity ma
 constexpr double kReplicated = 1.02;     // allowance: replicas together may serve more than the same number alone by this
                                          // factor
 
-class Search {
+class SpaceSearch {
  public:
-  Search(const Problem& problem, const VidurOptions& options, const Effort& effort)
+  SpaceSearch(const Problem& problem, const VidurOptions& options, const Effort& effort)
       : asked_(problem),
         problem_(problem),
         options_(options),
@@ -206,7 +206,7 @@ Result<VidurFound> vidur_search(const Problem& problem, const VidurOptions& opti
   // The scheduling delay is an additional limit: its percentile is checked like the problem's.
   asked.objectives.limits.push_back({Metric::kSchedulingDelay, options.scheduling_percentile, options.scheduling_delay_s});
   WINDLASS_RETURN_IF_ERROR(validate(asked));
-  return Search(problem, options, effort).run();
+  return SpaceSearch(problem, options, effort).run();
 }
 
 }  // namespace windlass::search

@@ -160,6 +160,8 @@ class Definition {
         return least(open, [&](std::size_t k) { return load(chains[k]); });
       case PolicyKind::kAladdin:  // without request events it fills one chain after the other
         return least(free, [](std::size_t k) { return k; });
+      case PolicyKind::kSplitwise:  // without request events every queue is empty
+        return least(open, [](std::size_t k) { return k; });
       case PolicyKind::kWeightedRoundRobin: return weighted(open, chains);
       case PolicyKind::kSingleInstance:
         return least(open, [&](std::size_t k) { return -chains[k].service_rate_per_s * chains[k].capacity; });

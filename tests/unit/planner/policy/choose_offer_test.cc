@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/base/rng.h"
+#include "planner/policy/asked_workload.h"
 #include "planner/policy/make_plan.h"
 #include "tests/effort.h"
 #include "tests/unit/planner/policy/fixtures.h"
@@ -165,9 +166,9 @@ TEST(ChooseOffer, WhatRunsStaysUntilAnOfferIsClearlyCheaper) {
   }
 }
 
-// Given running split phases whose prefill class is too slow for prompts as long as they are now, and an offer with a faster
-// one that costs more; expects the change and its reason. Given prompts that the running class still serves in time, or missing
-// signals; expects none.
+// Given running split phases whose prefill class is too slow for prompts as long as they are now, and an offer for such prompts
+// with a faster class that costs more; expects the change and its reason. Given prompts that the running class still serves in
+// time, an offer for other prompts, missing signals or lengths, or no room; expects none.
 TEST(ChooseOffer, WhatIsTooSlowForThePromptsIsReplaced) {
   const auto with = [](double input_tokens) {
     const Offer running = split_offer({"l4", 1, 4}, {"a100", 1, 25}), faster = split_offer({"h100", 1, 9}, {"a100", 1, 25});
@@ -183,6 +184,12 @@ TEST(ChooseOffer, WhatIsTooSlowForThePromptsIsReplaced) {
     observe(changed, kNow, 4);
     changed.demand.input_tokens = Reading{input_tokens, kNow};
     changed.demand.output_tokens = Reading{256, kNow};
+    changed.demand.measured_requests = 1000;
+    const ServicePlan shifted = make_plan(snapshot).services[0];
+    EXPECT_FALSE(has_reason(shifted, "RunningTooSlow")) << "the offers are for other prompts";
+    changed.memory = shifted.memory;
+    changed.last_desired = shifted.desired_workers();
+    changed.offers->input_tokens = workload_to_ask(changed).input_tokens;
     return snapshot;
   };
   const ServicePlan replaced = make_plan(with(8000)).services[0];
@@ -194,6 +201,16 @@ TEST(ChooseOffer, WhatIsTooSlowForThePromptsIsReplaced) {
   Snapshot blind = with(8000);
   blind.services[0].demand.arrivals_per_s.reset();
   EXPECT_EQ(workers_of(make_plan(blind).services[0], "h100"), 0);
+  Snapshot unmeasured = with(8000);
+  unmeasured.services[0].demand.input_tokens.reset();
+  EXPECT_EQ(workers_of(make_plan(unmeasured).services[0], "h100"), 0);
+  Snapshot full = with(8000);
+  for (AcceleratorState& state : full.accelerators) {
+    if (state.spec.name == "h100") state.used_by_others = state.allocatable_gpus;
+  }
+  const ServicePlan waiting = make_plan(full).services[0];
+  EXPECT_EQ(workers_of(waiting, "h100"), 0);
+  EXPECT_TRUE(has_reason(waiting, "NoRoomForChange"));
 }
 
 // Given any rates and ratios; expects the two costs in the reason to be the cost of each deployment's workers at the offers'
