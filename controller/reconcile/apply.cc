@@ -24,6 +24,10 @@ ServiceStep service_step(ApplyStep& step, std::size_t i) {
 
 std::vector<Wanted> wanted_pools(const ApplyStep& step, const ServiceStep& own) {
   std::vector<Wanted> all;
+  std::erase_if(own.memory.hashed, [&](const auto& one) {
+    return std::none_of(own.plan.pools.begin(), own.plan.pools.end(),
+                        [&](const planner::Pool& pool) { return pool.id() == one.first; });
+  });
   for (const planner::Pool& pool : own.plan.pools) {
     const auto accelerator = step.context.observation.classes.find(pool.spec.accelerator);
     if (accelerator == step.context.observation.classes.end()) continue;  // removed since the plan was made

@@ -2,6 +2,7 @@
 #include "controller/reconcile/controller.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 
 #include <fmt/format.h>
@@ -217,13 +218,21 @@ std::vector<api::ModelServiceStatus> Controller::write_statuses(const Observatio
   std::erase_if(state_.status_again_s, [&](const auto& one) { return one.second <= now.monotonic_s; });
   const std::size_t count = observation.services.size();
   const double figures_period_s = std::max(options_.load_status_period_s, static_cast<double>(count) / kFigureWritesPerS);
+  // A new leader has written none yet: with many services, their first figures are spread over the period.
+  const auto first_figures_s = [&](const std::string& uid) {
+    constexpr std::size_t kParts = 1024;
+    if (!(figures_period_s > options_.load_status_period_s)) return 0.0;
+    return figures_period_s * static_cast<double>(std::hash<std::string>{}(uid) % kParts) / kParts;
+  };
   const auto write = [&](const api::ModelService& service, const api::ModelServiceStatus& status, ServiceMemory& memory) {
     if (state_.status_again_s.contains(service.metadata.uid)) return;
     const double since_s =
         memory.status_written_s ? now.monotonic_s - *memory.status_written_s : std::numeric_limits<double>::infinity();
     const bool new_spec = service.status.observed_generation != status.observed_generation;
     const bool different = new_spec || (since_s >= kStatusGapS && meaningfully_different(service.status, status));
-    const bool due = since_s >= figures_period_s;
+    const bool due = memory.status_written_s
+                         ? since_s >= figures_period_s
+                         : now.monotonic_s - state_.leading_since_s >= first_figures_s(service.metadata.uid);
     if (!different && (!due || service.status == status)) return;
     if (const auto written = store_.write_status(service, status); written.ok()) {
       memory.status_written_s = now.monotonic_s;

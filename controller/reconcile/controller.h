@@ -48,7 +48,7 @@ class Controller {
 
   [[nodiscard]] Outcome step(Instant now);
 
-  // The last plan and its input; nullptr before the first.
+  // The last plan and its input, until the next step (keep last_decision() for longer); nullptr before the first.
   [[nodiscard]] const std::shared_ptr<const Decision>& last_decision() const { return decision_; }
   [[nodiscard]] const planner::Snapshot* last_snapshot() const { return decision_ ? &decision_->snapshot : nullptr; }
   [[nodiscard]] const planner::Plan* last_plan() const { return decision_ ? &decision_->plan : nullptr; }

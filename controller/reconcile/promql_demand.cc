@@ -129,13 +129,22 @@ std::map<std::string, PromqlDemand::Samples> PromqlDemand::ask(const std::vector
     requests.push_back(request);
   }
   std::map<std::string, Samples> fresh;
-  transport_.send_each(requests, [&](std::size_t i, const Result<kube::HttpResponse>& response) {
-    if (!response.ok()) return fail("Prometheus: " + response.error().message);
+  // Parsed afterwards: a large answer would take the time of those that still arrive.
+  const std::vector<Result<kube::HttpResponse>> responses = transport_.send_all(requests);
+  for (std::size_t i = 0; i < responses.size(); ++i) {
+    const Result<kube::HttpResponse>& response = responses[i];
+    if (!response.ok()) {
+      fail("Prometheus: " + response.error().message);
+      continue;
+    }
     if (response->status == 401 && options_.credentials) options_.credentials->invalidate();
     auto samples = metrics::read_promql_answer(response->status, response->body);
-    if (!samples.ok()) return fail(samples.error().message);
-    fresh[asked[i]] = std::move(*samples);
-  });
+    if (samples.ok()) {
+      fresh[asked[i]] = std::move(*samples);
+    } else {
+      fail(samples.error().message);
+    }
+  }
   return fresh;
 }
 

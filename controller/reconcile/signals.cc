@@ -105,6 +105,10 @@ std::optional<Reading> ratio(const std::optional<Reading>& part, const std::opti
   return Reading{part->value / whole->value, std::min(part->at_s, whole->at_s)};
 }
 
+void note_size(const Result<kube::HttpResponse>& answer, std::set<std::string>& too_large) {
+  if (!answer.ok() && answer.error().code == ErrorCode::kResourceExhausted) too_large.insert(answer.error().message);
+}
+
 }  // namespace
 
 Signals::ModelSeries::ModelSeries(double window_s)
@@ -128,6 +132,17 @@ Signals::Signals(kube::HttpTransport& transport, metrics::ControllerMetrics& met
 }
 
 void Signals::scrape(const ScrapeTargets& targets, double now_s) {
+  std::set<std::string> too_large;
+  scrape_gateways(targets, now_s, too_large);
+  scrape_workers(targets, now_s, too_large);
+  name_those_too_large(std::move(too_large));
+  std::set<std::string_view> models;
+  for (const ServiceQuery& query : targets.models) models.insert(query.model);
+  std::erase_if(retired_total_, [&](const auto& one) { return !models.contains(one.first); });
+  if (promql_) promql_->refresh(targets.models, targets.gateways.size(), now_s);
+}
+
+void Signals::scrape_gateways(const ScrapeTargets& targets, double now_s, std::set<std::string>& too_large) {
   std::vector<kube::HttpRequest> requests;
   for (const char* path : {"metrics", "latencies"}) {
     for (const GatewayPeer& gateway : targets.gateways) {
@@ -135,44 +150,42 @@ void Signals::scrape(const ScrapeTargets& targets, double now_s) {
           get(fmt::format("http://{}/{}", gateway.admin_address, path), options_.timeout_s, kMaxGatewayPageBytes));
     }
   }
-  std::set<std::string> there;
-  for (const Worker& worker : targets.workers) there.insert(worker.uid);
-  std::erase_if(asked_s_, [&](const auto& one) { return !there.contains(one.first); });
-  const std::vector<const Worker*> asked = due(targets.workers, now_s);
-  for (const Worker* worker : asked) {
-    const auto engine = targets.engines.find(worker->service_uid);
-    const std::string type = engine == targets.engines.end() ? "" : engine->second;
-    requests.push_back(get(workers_.url(worker->uid, worker->address, type), options_.timeout_s, kMaxWorkerPageBytes));
-  }
-  workers_.keep(there);
-  // Each worker's page is parsed as it arrives, so that the text of a thousand pages is never held at once.
-  std::vector<Result<std::string>> pages(2 * targets.gateways.size(), Error{ErrorCode::kInternal, "not read"});
-  std::set<std::string> too_large;
+  std::vector<Result<std::string>> pages(requests.size(), Error{ErrorCode::kInternal, "not read"});
   transport_.send_each(requests, [&](std::size_t i, Result<kube::HttpResponse> answer) {
-    if (!answer.ok() && answer.error().code == ErrorCode::kResourceExhausted) too_large.insert(answer.error().message);
-    if (i < pages.size()) {
-      pages[i] = body_of(std::move(answer));
-    } else {
-      take_worker(*asked[i - pages.size()], body_of(std::move(answer)), now_s);
-    }
+    note_size(answer, too_large);
+    pages[i] = body_of(std::move(answer));
   });
-  name_those_too_large(std::move(too_large));
-
   std::map<std::string, Gateway> still_known;
   for (std::size_t i = 0; i < targets.gateways.size(); ++i) {
     auto known = gateways_.extract(targets.gateways[i].id);
     Gateway gateway = known.empty() ? Gateway{} : std::move(known.mapped());
-    auto read = read_pages(pages[i], pages[targets.gateways.size() + i]);
+    const Result<std::string> page = std::move(pages[i]), latencies = std::move(pages[targets.gateways.size() + i]);
+    auto read = read_pages(page, latencies);
     if (!read.page.ok() || read.broken_latencies) metrics_.scrape_errors.with({{"target_kind", "gateway"}}).add();
     if (read.page.ok()) read_gateway(gateway, *std::move(read.page), targets.models, now_s);
     still_known.emplace(targets.gateways[i].id, std::move(gateway));
   }
   for (const auto& [id, gone] : gateways_) retire(gone);
   gateways_ = std::move(still_known);
-  std::set<std::string_view> models;
-  for (const ServiceQuery& query : targets.models) models.insert(query.model);
-  std::erase_if(retired_total_, [&](const auto& one) { return !models.contains(one.first); });
-  if (promql_) promql_->refresh(targets.models, targets.gateways.size(), now_s);
+}
+
+// Each page is parsed as it arrives, so that the text of a thousand pages is never held at once.
+void Signals::scrape_workers(const ScrapeTargets& targets, double now_s, std::set<std::string>& too_large) {
+  std::set<std::string> there;
+  for (const Worker& worker : targets.workers) there.insert(worker.uid);
+  std::erase_if(asked_s_, [&](const auto& one) { return !there.contains(one.first); });
+  const std::vector<const Worker*> asked = due(targets.workers, now_s);
+  std::vector<kube::HttpRequest> requests;
+  for (const Worker* worker : asked) {
+    const auto engine = targets.engines.find(worker->service_uid);
+    const std::string type = engine == targets.engines.end() ? "" : engine->second;
+    requests.push_back(get(workers_.url(worker->uid, worker->address, type), options_.timeout_s, kMaxWorkerPageBytes));
+  }
+  workers_.keep(there);
+  transport_.send_each(requests, [&](std::size_t i, Result<kube::HttpResponse> answer) {
+    note_size(answer, too_large);
+    take_worker(*asked[i], body_of(std::move(answer)), now_s);
+  });
 }
 
 void Signals::take_worker(const Worker& worker, const Result<std::string>& body, double now_s) {

@@ -86,6 +86,9 @@ class Signals {
 
   void read_gateway(Gateway& gateway, metrics::Exposition page, const std::vector<ServiceQuery>& models, double now_s);
   void retire(const Gateway& gateway);
+  // `too_large`: gets a message for each page that is too large.
+  void scrape_gateways(const ScrapeTargets& targets, double now_s, std::set<std::string>& too_large);
+  void scrape_workers(const ScrapeTargets& targets, double now_s, std::set<std::string>& too_large);
   void take_worker(const Worker& worker, const Result<std::string>& body, double now_s);
   void name_those_too_large(std::set<std::string> found);
   [[nodiscard]] planner::Demand scraped_demand(const ServiceQuery& query, double now_s) const;
