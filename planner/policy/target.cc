@@ -112,7 +112,7 @@ ExpectedQueue expected_queue(const Service& service, const DemandView& view, con
 class Decision {
  public:
   Decision(const Service& service, const PolicyMemory& memory, double now_s, const DemandView& view,
-           const Configuration& configuration)
+           const Configuration& configuration, bool starts_over)
       : service_(service),
         scaling_(service.scaling),
         memory_(memory),
@@ -120,12 +120,13 @@ class Decision {
         view_(view),
         configuration_(configuration),
         start_s_(start_time_s(service)),
+        starts_over_(starts_over),
         current_(current_workers(service)),
         worker_rate_per_s_(configuration.pool.each.slots / effective_service_s(configuration)) {}
 
   Target decide() {
     const bool first_plan =
-        (!service_.last_desired && service_.workers.empty() && !service_.memory.history_since_s) || starts_over();
+        (!service_.last_desired && service_.workers.empty() && !service_.memory.history_since_s) || starts_over_;
     target_.memory = memory_;
     target_.floor = scaling_.max_workers ? std::min(scaling_.min_workers, *scaling_.max_workers) : scaling_.min_workers;
     const Need need = assess();
@@ -161,15 +162,6 @@ class Decision {
     say(code, fmt::format("keeping {} workers: {}", current_, why), {{"workers", std::to_string(current_)}});
   }
   void record(int workers) { target_.memory = remember(std::move(target_.memory), scaling_, now_s_, workers); }
-
-  // Whether this plan replaces the workers of a new service, of which nothing has been seen, by those of an offer: then their
-  // number counts for nothing.
-  [[nodiscard]] bool starts_over() const {
-    return memory_.offer && memory_.offer != service_.memory.offer && !view_.complete && !service_.workers.empty() &&
-           history_s() < kFreshS && std::all_of(service_.workers.begin(), service_.workers.end(), [&](const Worker& worker) {
-             return is_fresh(worker, now_s_);
-           });
-  }
 
   // How long demand must have been observed before scaling down.
   [[nodiscard]] double enough_history_s() const { return std::max(scaling_.scale_down_stabilization_s, kLeastHistoryS); }
@@ -541,6 +533,7 @@ class Decision {
   const DemandView& view_;
   const Configuration& configuration_;
   double start_s_;
+  bool starts_over_;
   int current_;
   double worker_rate_per_s_;
   Target target_;
@@ -661,9 +654,16 @@ PolicyMemory remember(PolicyMemory memory, const Scaling& scaling, double now_s,
   return memory;
 }
 
+bool starts_over(const Service& service, const PolicyMemory& memory, double now_s, const DemandView& view) {
+  return memory.offer && memory.offer != service.memory.offer && !view.complete && !service.workers.empty() &&
+         now_s - *memory.history_since_s < kFreshS &&
+         std::all_of(service.workers.begin(), service.workers.end(),
+                     [&](const Worker& worker) { return is_fresh(worker, now_s); });
+}
+
 Target decide_target(const Service& service, const PolicyMemory& memory, double now_s, const DemandView& view,
-                     const Configuration& configuration, const Retiring& retiring) {
-  Target target = Decision(service, memory, now_s, view, configuration).decide();
+                     const Configuration& configuration, const Retiring& retiring, bool starts_over) {
+  Target target = Decision(service, memory, now_s, view, configuration, starts_over).decide();
   apply_limits(service, configuration, retiring, target);
   return target;
 }

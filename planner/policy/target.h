@@ -49,9 +49,13 @@ struct Retiring {
   }
 };
 
-// `memory` must include the arrivals up to now.
+// Whether this plan replaces the workers of a new service, of which nothing has been seen, by those of an offer: then their
+// number counts for nothing. `service`: with all its workers.
+[[nodiscard]] bool starts_over(const Service& service, const PolicyMemory& memory, double now_s, const DemandView& view);
+
+// `memory` must include the arrivals up to now. `starts_over`: of the whole service; `service` may lack side workers.
 [[nodiscard]] Target decide_target(const Service& service, const PolicyMemory& memory, double now_s, const DemandView& view,
-                                   const Configuration& configuration, const Retiring& retiring);
+                                   const Configuration& configuration, const Retiring& retiring, bool starts_over);
 
 // The service's memory (a new one if it was written by another clock), with the arrivals up to now.
 [[nodiscard]] PolicyMemory advance_memory(const Service& service, double now_s);

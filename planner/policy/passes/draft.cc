@@ -59,11 +59,12 @@ Retiring sum_retiring(const Draft& draft) {
 void set_target(Draft& draft, double now_s) {
   const Retiring retiring = sum_retiring(draft);
   const Service& service = *draft.service;
+  const bool over = starts_over(service, draft.memory, now_s, draft.view);
   if (draft.sides.empty()) {
-    draft.target = decide_target(service, draft.memory, now_s, draft.view, *draft.chosen, retiring);
+    draft.target = decide_target(service, draft.memory, now_s, draft.view, *draft.chosen, retiring, over);
   } else {
     const Service side = chosen_side(service, draft.sides);
-    draft.target = decide_target(side, draft.memory, now_s, draft.view, *draft.chosen, retiring);
+    draft.target = decide_target(side, draft.memory, now_s, draft.view, *draft.chosen, retiring, over);
     draft.sides_wanted = limit_units(service, *draft.chosen, draft.sides, retiring, draft.target);
   }
   draft.sides_granted.assign(draft.sides.pools.size(), 0);

@@ -33,7 +33,8 @@ struct Served {
 // Converts the deployment; each chain becomes a pool of one worker. Caches of a pair are transferred one after another, taking
 // the time that the pair's capacity implies for a mean prompt, others in proportion to their length; chains without a share are
 // left out. Chains for one phase use HexGen-2's planning times (chain_model.h); others use data sheets with fitted
-// efficiencies (roofline_models(), staged_model.h). Errors (kInvalidArgument): no pool, phases without pairs; those of the models.
+// efficiencies (roofline_models(), staged_model.h). Errors (kInvalidArgument): no pool, phases without pairs; those of the
+// models.
 [[nodiscard]] Result<Served> serving_service(const Problem& problem, const Deployment& deployment);
 
 }  // namespace windlass::search

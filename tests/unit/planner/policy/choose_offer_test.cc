@@ -462,6 +462,30 @@ TEST(ChooseOffer, ANewLeaderKeepsTheOfferThatRuns) {
   EXPECT_GT(planned(forgotten).desired_workers(), 3);
 }
 
+// Given a new service that has just started on closed forms, without signals, and a mix whose first or second class is the one
+// that runs; expects the mix in the numbers that a preview shows.
+TEST(ChooseOffer, ANewServiceTakesTheNumbersOfAMix) {
+  for (const Offer& mix : {whole_offer({{"h100", 1, 22, 2, 1, 0.7}, {"a100", 1, 7.5, 1, 1, 0.3}}),
+                           whole_offer({{"a100", 1, 7.5, 2, 1, 0.6}, {"h100", 1, 22, 1, 1, 0.4}})}) {
+    SCOPED_TRACE(describe(mix));
+    Service service = service_with({mix});
+    service.memory = {};
+    service.demand = {};
+    service.workload.requests_per_s = 10;
+    const ServicePlan preview = planned(service);
+    Service live = service;
+    live.offers.reset();
+    carry_out(planned(live), live, kNow);
+    ASSERT_GT(live.workers.size(), 0U);
+    live.offers = service.offers;
+    const ServicePlan heard = planned(live);
+    for (const char* accelerator : {"h100", "a100"}) {
+      EXPECT_GT(workers_of(preview, accelerator), 0);
+      EXPECT_EQ(workers_of(heard, accelerator), workers_of(preview, accelerator)) << accelerator;
+    }
+  }
+}
+
 // Given an adopted offer on a class that cannot be read any more, and another offer; expects the workers unchanged, with the
 // reason. Given an edit of the spec that forbids the class; expects the other offer.
 TEST(ChooseOffer, AClassThatCannotBeReadLeavesWorkersUnchanged) {
