@@ -84,7 +84,7 @@ void AladdinPolicy::placed(std::size_t chain, const RequestLengths& request) {
   const int predicted = prediction_for(request);
   workers_.add(chain, at.handle, at.input_tokens, predicted, asked_s_);
   if (!choice || choice->id != request.id || choice->chosen != chain) return;
-  workers_.moved(choice->best_fit, chain, predicted);
+  workers_.moved(choice->best_fit, chain, at.handle, predicted);
   ++rebalanced_;
 }
 

@@ -125,9 +125,9 @@ void BestFit::remove(std::size_t worker, Handle request, int output_tokens) {
   change(worker, [&](PackedWorker& at) { at.remove(request, output_tokens); });
 }
 
-void BestFit::moved(std::size_t from, std::size_t to, int predicted_tokens) {
+void BestFit::moved(std::size_t from, std::size_t to, Handle request, int predicted_tokens) {
   slots_[from].worker.gave(predicted_tokens);
-  slots_[to].worker.took(predicted_tokens);
+  slots_[to].worker.took(request);
 }
 
 void BestFit::set_model(std::size_t worker, const PackingModel& model) {

@@ -42,7 +42,7 @@ class BestFit {
   void predict_again(std::size_t worker, Handle request, int predicted_tokens);
   void remove(std::size_t worker, Handle request, int output_tokens = 0);
   // A new request goes to `to`, although find() placed it at `from`.
-  void moved(std::size_t from, std::size_t to, int predicted_tokens);
+  void moved(std::size_t from, std::size_t to, Handle request, int predicted_tokens);
   void set_model(std::size_t worker, const PackingModel& model);
 
   [[nodiscard]] std::size_t workers() const { return slots_.size(); }

@@ -66,8 +66,8 @@ class DispatchPolicy {
   // Chain `index` is now in this state. REQUIRES: index < the number of chains; service_rate_per_s as at the last reset().
   virtual void update(std::size_t index, const ChainState& state) = 0;
 
-  // Index of the chain that takes the next request; none: it waits in the central queue. Never a draining chain. Does not
-  // change any state: the caller takes the slot and calls update().
+  // Index of the chain that takes the next request; none: it waits in the central queue. Never a draining chain. Takes
+  // no slot: the caller does, and calls update(). A policy may keep its last answer, for placed().
   [[nodiscard]] virtual std::optional<std::size_t> choose() = 0;
 
   // The same for this request; most policies treat all requests alike.

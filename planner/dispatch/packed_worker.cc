@@ -59,6 +59,17 @@ PackedWorker::Entry PackedWorker::take(Handle request) {
   return entry;
 }
 
+void PackedWorker::set_error(Entry& entry) {
+  withdraw_error(entry);
+  entry.error = entry.predicted;
+  error_.add(entry.error);
+}
+
+void PackedWorker::withdraw_error(Entry& entry) {
+  if (entry.error > 0) error_.withdraw(entry.error);
+  entry.error = 0;
+}
+
 void PackedWorker::weigh() {
   const double batch = static_cast<double>(entries_.size()) / max_batch_, context = context_ / max_context_;
   norm_ = std::sqrt(batch * batch + context * context);
@@ -126,17 +137,18 @@ void PackedWorker::tokens_made(Handle request, int count) {
 void PackedWorker::predict_again(Handle request, int predicted_tokens) {
   Entry entry = take(request);
   const int more = predicted_tokens - entry.predicted;
-  if (more > 0) error_.went_on(entry.predicted, predicted_tokens);
   context_ -= weight(entry);
   entry.predicted = predicted_tokens;
   entry.end += more;
+  if (more > 0) set_error(entry);
   context_ += weight(entry);
   insert(entry);
   weigh();
 }
 
 void PackedWorker::remove(Handle request, int output_tokens) {
-  const Entry entry = take(request);
+  Entry entry = take(request);
+  withdraw_error(entry);
   if (output_tokens > 0) error_.ended_early(output_tokens, entry.predicted);
   if (!entry.decodes && rules_.phase != PackingPhase::kDecode) waiting_ -= entry.input;
   context_ -= weight(entry);

@@ -86,9 +86,9 @@ class PackedWorker {
   void predict_again(Handle request, int predicted_tokens);
   // `output_tokens`: length of its answer; 0: it failed, and says nothing about predictions.
   void remove(Handle request, int output_tokens = 0);
-  // A new request that best fit placed here goes elsewhere; or came here from elsewhere.
+  // A new request that best fit placed here goes elsewhere; or this one, just added, was placed elsewhere.
   void gave(int predicted_tokens) { error_.gave(predicted_tokens); }
-  void took(int predicted_tokens) { error_.took(predicted_tokens); }
+  void took(Handle request) { set_error(entries_[place_of(request)]); }
 
   // A request that has reached its predicted length and continues.
   struct Overdue {
@@ -154,6 +154,7 @@ class PackedWorker {
     Handle request = 0;
     int input = 0;
     int predicted = 0;
+    int error = 0;  // tokens that it adds to error_; 0: none
     bool decodes = false;
     double added_s = 0;
     std::int64_t end = 0;   // iteration of the predicted end
@@ -164,6 +165,8 @@ class PackedWorker {
   [[nodiscard]] std::size_t place_of(Handle request) const;
   void insert(const Entry& entry);
   Entry take(Handle request);
+  void set_error(Entry& entry);  // its prediction is one that was not counted on
+  void withdraw_error(Entry& entry);
   [[nodiscard]] double weight(const Entry& entry) const { return entry.input + rules_.gamma * entry.predicted; }
   [[nodiscard]] double context_limit(int requests) const;  // l_d(b) for theta T_dec
   [[nodiscard]] bool cache_fits(int input_tokens, int predicted_tokens) const;

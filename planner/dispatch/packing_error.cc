@@ -10,34 +10,35 @@ constexpr auto kEndsLater = [](const auto& a, const auto& b) { return a.until > 
 
 }  // namespace
 
-void PackingError::add(double iterations, double tokens, double requests) {
-  if (!(iterations > 0)) return;
-  parts_.push_back({iterations_ + iterations, tokens, requests});
+void PackingError::subtract(int tokens) {
+  if (tokens <= 0) return;
+  parts_.push_back({iterations_ + tokens, tokens});
   std::push_heap(parts_.begin(), parts_.end(), kEndsLater);
-  tokens_ += tokens;
-  requests_ += requests;
+  withdraw(tokens);
 }
 
-void PackingError::went_on(int made, int predicted_tokens) { add(predicted_tokens - made, predicted_tokens, 1); }
-
-void PackingError::ended_early(int output_tokens, int predicted_tokens) {
-  const int missing = predicted_tokens - output_tokens;
-  add(missing, -missing, -1);
+void PackingError::add(int predicted_tokens) {
+  tokens_ += predicted_tokens;
+  requests_ += 1;
 }
 
-void PackingError::took(int predicted_tokens) { add(predicted_tokens, predicted_tokens, 1); }
+void PackingError::withdraw(int predicted_tokens) {
+  tokens_ -= predicted_tokens;
+  requests_ -= 1;
+}
 
-void PackingError::gave(int predicted_tokens) { add(predicted_tokens, -predicted_tokens, -1); }
+void PackingError::ended_early(int output_tokens, int predicted_tokens) { subtract(predicted_tokens - output_tokens); }
+
+void PackingError::gave(int predicted_tokens) { subtract(predicted_tokens); }
 
 void PackingError::iterated(double iterations) {
   iterations_ += iterations;
   while (!parts_.empty() && parts_.front().until <= iterations_) {
-    tokens_ -= parts_.front().tokens;
-    requests_ -= parts_.front().requests;
+    add(parts_.front().tokens);
     std::pop_heap(parts_.begin(), parts_.end(), kEndsLater);
     parts_.pop_back();
   }
-  if (parts_.empty()) clear();
+  if (parts_.empty()) iterations_ = 0;
 }
 
 void PackingError::clear() { *this = {}; }

@@ -6,9 +6,9 @@
 // the error costs k2 l_e + c2 b_e of an iteration's time; this magnitude is the paper's distance of the error line from the
 // origin, times sqrt(k2^2 + c2^2).
 //
-// The paper computes the sums again at every heartbeat, from the requests of that moment. Without heartbeats, each part of the
-// error counts until the iteration at which the request that caused it is now, or was then, predicted to end. Plain value
-// without a clock.
+// The paper computes the sums again at every heartbeat, from the requests of that moment. Without heartbeats, what a request
+// at the worker adds counts until the caller withdraws it. What is subtracted for a request that is gone counts until the
+// iteration at which it was predicted to end. Plain value without a clock.
 #pragma once
 
 #include <vector>
@@ -17,12 +17,14 @@ namespace windlass::dispatch {
 
 class PackingError {
  public:
-  // A request has made `made` tokens, which were predicted to be all, and is now predicted to make `predicted_tokens`.
-  void went_on(int made, int predicted_tokens);
+  // A request exceeded its prediction and is now predicted to make these tokens; or came here although best fit placed it
+  // elsewhere.
+  void add(int predicted_tokens);
+  // The request that added this ended, failed, or is predicted again.
+  void withdraw(int predicted_tokens);
   // A request ended after fewer tokens than predicted.
   void ended_early(int output_tokens, int predicted_tokens);
-  // A new request came here although best fit placed it elsewhere; or it went elsewhere from here.
-  void took(int predicted_tokens);
+  // A new request that best fit placed here went elsewhere.
   void gave(int predicted_tokens);
   // The worker's requests have each made this many tokens more; a fraction, if only the tokens of some were seen.
   void iterated(double iterations);
@@ -35,11 +37,11 @@ class PackingError {
  private:
   struct Part {
     double until = 0;  // iterations
-    double tokens = 0;
-    double requests = 0;
+    int tokens = 0;
   };
 
-  void add(double iterations, double tokens, double requests);
+  // Until this many iterations from now.
+  void subtract(int tokens);
 
   std::vector<Part> parts_;  // a heap: the first one ends first
   double iterations_ = 0, tokens_ = 0, requests_ = 0;

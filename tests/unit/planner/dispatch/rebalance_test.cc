@@ -23,10 +23,11 @@ void expect_error(const PackingError& error, double tokens, double requests) {
   EXPECT_DOUBLE_EQ(error.requests(), requests);
 }
 
-// Given a request that went on and one that ended early; expects the sums of Alg. 2 until each was predicted to end.
+// Given a request that exceeds its prediction and one that ended early; expects the sums of Alg. 2, until the one is withdrawn
+// and the other was predicted to end.
 TEST(PackingError, LastsUntilThePredictedEnd) {
   PackingError error;
-  error.went_on(40, 100);  // 60 more
+  error.add(100);
   expect_error(error, 100, 1);
   error.ended_early(10, 30);  // 20 would have come
   expect_error(error, 80, 0);
@@ -34,7 +35,9 @@ TEST(PackingError, LastsUntilThePredictedEnd) {
   expect_error(error, 80, 0);
   error.iterated(0.5);
   expect_error(error, 100, 1);
-  error.iterated(40);
+  error.iterated(400);
+  expect_error(error, 100, 1);
+  error.withdraw(100);
   expect_error(error, 0, 0);
 }
 
@@ -46,7 +49,7 @@ TEST(PackingError, CountsMoves) {
   expect_error(error, 0, 0);
   error.gave(50);
   expect_error(error, -50, -1);
-  error.took(20);
+  error.add(20);
   expect_error(error, -30, 0);
   error.clear();
   expect_error(error, 0, 0);
@@ -69,6 +72,29 @@ TEST(PackingError, IsThatOfAWorker) {
   expect_error(worker.error(), 35, 0);
   worker.remove(0, 60);
   expect_error(worker.error(), 0, 0);
+}
+
+// Given requests that exceed their predictions, next to one that goes on; expects their error to end with them: only what is
+// missing of an early end is left, and nothing of a failure or of a request that was predicted more than once.
+TEST(PackingError, EndsWithItsRequest) {
+  PackedWorker worker(kModel, kRules);
+  for (PackedWorker::Handle request = 0; request < 4; ++request) {
+    worker.add(request, 10, 100, 0);
+    worker.begin_decode(request, 0);
+  }
+  worker.predict_again(0, 300);
+  expect_error(worker.error(), 300, 1);
+  worker.remove(0, 120);
+  expect_error(worker.error(), -180, -1);
+  worker.predict_again(1, 200);
+  worker.predict_again(1, 400);
+  expect_error(worker.error(), 220, 0);
+  worker.remove(1);
+  expect_error(worker.error(), -180, -1);
+  worker.took(2);
+  expect_error(worker.error(), -80, 0);
+  worker.remove(2);
+  expect_error(worker.error(), -180, -1);
 }
 
 // Given the tokens of one of two decoding requests; expects half an iteration for each.
