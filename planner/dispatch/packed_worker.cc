@@ -118,6 +118,16 @@ void PackedWorker::iterated() {
   error_.iterated(1);
 }
 
+// Only requests that decode have made tokens.
+std::int64_t PackedWorker::made(const Entry& entry) const {
+  return entry.decodes ? entry.predicted + iteration_ - entry.end : 0;
+}
+
+void PackedWorker::saw_tokens(std::int64_t count) {
+  const auto decoding = std::count_if(entries_.begin(), entries_.end(), [](const Entry& entry) { return entry.decodes; });
+  error_.iterated(static_cast<double>(count) / static_cast<double>(std::max<std::ptrdiff_t>(1, decoding)));
+}
+
 void PackedWorker::tokens_made(Handle request, int count) {
   Entry entry = take(request);
   const double before_s = entry.deadline_s;
@@ -125,8 +135,7 @@ void PackedWorker::tokens_made(Handle request, int count) {
   entry.offset += count;
   entry.deadline_s += count * rules_.tpot_s;
   insert(entry);
-  const auto decoding = std::count_if(entries_.begin(), entries_.end(), [](const Entry& other) { return other.decodes; });
-  error_.iterated(static_cast<double>(count) / static_cast<double>(std::max<std::ptrdiff_t>(1, decoding)));
+  saw_tokens(count);
   if (before_s > earliest_deadline_s_) return;
   earliest_deadline_s_ = kUnbounded;
   for (const Entry& other : entries_) {
@@ -147,6 +156,8 @@ void PackedWorker::predict_again(Handle request, int predicted_tokens) {
 }
 
 void PackedWorker::remove(Handle request, int output_tokens) {
+  // Tokens of an answer that is not streamed are seen only now.
+  if (const std::int64_t unseen = output_tokens - made(entries_[place_of(request)]); unseen > 0) saw_tokens(unseen);
   Entry entry = take(request);
   withdraw_error(entry);
   if (output_tokens > 0) error_.ended_early(output_tokens, entry.predicted);
@@ -169,7 +180,7 @@ void PackedWorker::remove(Handle request, int output_tokens) {
 std::optional<PackedWorker::Overdue> PackedWorker::overdue() const {
   for (auto entry = entries_.rbegin(); entry != entries_.rend() && entry->end <= iteration_; ++entry) {
     if (!entry->decodes) continue;  // its prompt waited long
-    return Overdue{entry->request, entry->input, entry->predicted + static_cast<int>(iteration_ - entry->end)};
+    return Overdue{entry->request, entry->input, static_cast<int>(made(*entry))};
   }
   return std::nullopt;
 }

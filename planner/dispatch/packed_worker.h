@@ -167,6 +167,9 @@ class PackedWorker {
   Entry take(Handle request);
   void set_error(Entry& entry);  // its prediction is one that was not counted on
   void withdraw_error(Entry& entry);
+  // One request's tokens were seen. Requests that decode make theirs in the same iterations.
+  void saw_tokens(std::int64_t count);
+  [[nodiscard]] std::int64_t made(const Entry& entry) const;
   [[nodiscard]] double weight(const Entry& entry) const { return entry.input + rules_.gamma * entry.predicted; }
   [[nodiscard]] double context_limit(int requests) const;  // l_d(b) for theta T_dec
   [[nodiscard]] bool cache_fits(int input_tokens, int predicted_tokens) const;

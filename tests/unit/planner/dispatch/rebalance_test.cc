@@ -23,6 +23,16 @@ void expect_error(const PackingError& error, double tokens, double requests) {
   EXPECT_DOUBLE_EQ(error.requests(), requests);
 }
 
+// A worker with this many requests that decode.
+PackedWorker decoding(PackedWorker::Handle requests, int predicted_tokens) {
+  PackedWorker worker(kModel, kRules);
+  for (PackedWorker::Handle request = 0; request < requests; ++request) {
+    worker.add(request, 10, predicted_tokens, 0);
+    worker.begin_decode(request, 0);
+  }
+  return worker;
+}
+
 // Given a request that exceeds its prediction and one that ended early; expects the sums of Alg. 2, until the one is withdrawn
 // and the other was predicted to end.
 TEST(PackingError, LastsUntilThePredictedEnd) {
@@ -58,11 +68,7 @@ TEST(PackingError, CountsMoves) {
 // Given a packed worker; expects predictions that are renewed and early ends to count, failures not, and nothing once it is
 // empty.
 TEST(PackingError, IsThatOfAWorker) {
-  PackedWorker worker(kModel, kRules);
-  for (PackedWorker::Handle request = 0; request < 3; ++request) {
-    worker.add(request, 10, 20, 0);
-    worker.begin_decode(request, 0);
-  }
+  PackedWorker worker = decoding(3, 20);
   worker.predict_again(0, 50);
   expect_error(worker.error(), 50, 1);
   EXPECT_DOUBLE_EQ(worker.error_s(), 50e-6 + 2e-4);
@@ -77,11 +83,7 @@ TEST(PackingError, IsThatOfAWorker) {
 // Given requests that exceed their predictions, next to one that goes on; expects their error to end with them: only what is
 // missing of an early end is left, and nothing of a failure or of a request that was predicted more than once.
 TEST(PackingError, EndsWithItsRequest) {
-  PackedWorker worker(kModel, kRules);
-  for (PackedWorker::Handle request = 0; request < 4; ++request) {
-    worker.add(request, 10, 100, 0);
-    worker.begin_decode(request, 0);
-  }
+  PackedWorker worker = decoding(4, 100);
   worker.predict_again(0, 300);
   expect_error(worker.error(), 300, 1);
   worker.remove(0, 120);
@@ -99,16 +101,25 @@ TEST(PackingError, EndsWithItsRequest) {
 
 // Given the tokens of one of two decoding requests; expects half an iteration for each.
 TEST(PackingError, FollowsTheTokensOfSingleRequests) {
-  PackedWorker worker(kModel, kRules);
-  for (PackedWorker::Handle request = 0; request < 3; ++request) {
-    worker.add(request, 10, 20, 0);
-    worker.begin_decode(request, 0);
-  }
+  PackedWorker worker = decoding(3, 20);
   worker.remove(2, 16);  // four iterations early
   worker.tokens_made(0, 4);
   expect_error(worker.error(), -4, -1);
   worker.tokens_made(1, 4);
   expect_error(worker.error(), 0, 0);
+}
+
+// Given many answers that are not streamed and end early, on a worker that is never empty; expects their tokens to let errors
+// end. Each error lasts 50 iterations, and an answer stands for 24.5.
+TEST(PackingError, EndsThoughNoTokensAreSeen) {
+  PackedWorker worker = decoding(1, 100'000);
+  for (PackedWorker::Handle request = 1; request < 1000; ++request) {
+    worker.add(request, 10, 100, 0);
+    worker.begin_decode(request, 0);
+    worker.remove(request, 50);
+    ASSERT_GE(worker.error().requests(), -3) << request;
+  }
+  EXPECT_LT(worker.error().requests(), 0);
 }
 
 // Given random workers with errors; expects that a request leaves only a worker with a positive error, for the one with a
