@@ -477,6 +477,11 @@ TEST(ChooseOffer, ANewServiceTakesTheNumbersOfAMix) {
     live.offers.reset();
     carry_out(planned(live), live, kNow);
     ASSERT_GT(live.workers.size(), 0U);
+    for (Worker& worker : live.workers) {
+      worker.state = WorkerState::kStarting;
+      worker.ready_s.reset();
+      worker.created_s = kNow;
+    }
     live.offers = service.offers;
     const ServicePlan heard = planned(live);
     for (const char* accelerator : {"h100", "a100"}) {
