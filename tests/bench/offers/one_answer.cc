@@ -63,8 +63,9 @@ std::optional<double> attainment_of(const planner::Snapshot& snapshot, const pla
     if (simulated.spec.engine == planner::EngineSettings{}) simulated.spec.engine = problem.engine;
     deployment.pools.push_back(std::move(simulated));
   }
-  if (deployment.pools.size() > 1 && deployment.pools.front().role == dispatch::Role::kUnified)
-    deployment.dispatch.policy = dispatch::PolicyKind::kBySize;
+  // As the gateways would do; a strategy that chooses no policy is judged with JSQ.
+  dispatch::PolicySettings& policy = deployment.dispatch;
+  if (plan.dispatch.policy != dispatch::kDefaultPolicy) policy = plan.dispatch;
   const double rate = problem.requests_per_s / planner::kDesignHeadroom;
   const auto run = search::try_out(problem, deployment, {rate, 2 * problem.requests_per_trial, problem.seed + 17});
   return run.ok() ? std::optional(run->attainment) : std::nullopt;
