@@ -12,6 +12,16 @@ namespace {
 // The label for requests whose model is in no table: text from clients must not become a series.
 constexpr const char* kUnknownModel = "";
 
+constexpr const char* name_of(Refusal why) {
+  switch (why) {
+    case Refusal::kConnect: return "connect";
+    case Refusal::kFull: return "full";
+    case Refusal::kDraining: return "draining";
+    case Refusal::kRole: return "role";
+  }
+  return "";
+}
+
 // Sets a gauge for each model, and removes the gauges of models that are gone.
 void show_by_model(const metrics::GaugeFamily& gauge, const std::map<std::string, int>& counts, std::set<std::string>& shown) {
   for (const auto& model : shown) {
@@ -62,7 +72,7 @@ asio::awaitable<void> Dispatcher::decision(std::shared_ptr<Ticket> ticket) {
 }
 
 void Dispatcher::refused(Ticket& ticket, const std::string& model, Refusal why) {
-  count_upstream_error(model, why == Refusal::kConnect ? "connect" : why == Refusal::kFull ? "full" : "draining");
+  count_upstream_error(model, name_of(why));
   apply(router_.refused(now_s(), ticket.id, why));
 }
 

@@ -28,6 +28,12 @@ bool is_event_stream(const http::fields& fields) {
 // Sent by our own worker, and by any engine whose queue is full or whose model is still loading.
 bool is_refusal(const http::response_header<>& head) { return head.result_int() == 503 || head.result_int() == 429; }
 
+// Why a worker refused, by its X-Windlass-Rejected. Other engines send none.
+Refusal refusal_of(const http::response_header<>& head) {
+  const auto why = head["X-Windlass-Rejected"];
+  return why == "draining" ? Refusal::kDraining : why == "role" ? Refusal::kRole : Refusal::kFull;
+}
+
 }  // namespace
 
 asio::awaitable<bool> Exchange::run() {
@@ -99,7 +105,7 @@ asio::awaitable<Exchange::Outcome> Exchange::attempt(Dispatch to_chain) {
     }
     proxy_.heard(address_);
     if (is_refusal(answer->get())) {
-      const Refusal why = answer->get()["X-Windlass-Rejected"] == "draining" ? Refusal::kDraining : Refusal::kFull;
+      const Refusal why = refusal_of(answer->get());
       upstream_->close();
       dispatcher.refused(*ticket_, model, why);
       co_return Outcome::kAgain;

@@ -71,7 +71,7 @@ Actions Router::refused(double now_s, RequestId id, Refusal why) {
   if (found == requests_.end() || found->second.at() == nullptr) return {};
   Actions actions;
   Request& request = found->second;
-  block(now_s, request.at(), request.record.model, why);
+  block(now_s, request.at(), request.record.model, why, request.other_role);
   wait_again(now_s, id, request.wait_until_s, actions);
   return actions;
 }
@@ -174,7 +174,7 @@ Actions Router::failed(double now_s, RequestId id, const std::string& message, b
   const SlotPtr slot = request.at();
   if (may_move && !request.response_started && !request.moved && slot != nullptr && !shutting_down_) {
     request.moved = true;
-    block(now_s, slot, request.record.model, Refusal::kConnect);
+    block(now_s, slot, request.record.model, Refusal::kConnect, false);
     wait_again(now_s, id, wait_limit_s(now_s, false, request), actions);
     return actions;
   }
@@ -221,6 +221,8 @@ std::optional<double> Router::next_deadline_s() const {
       const bool decodes = !model->decode_waiting.empty() && may_decode;
       if (slot->blocked_until_s > 0) {
         if (begins || decodes) earlier(slot->blocked_until_s);
+      } else if (model->splitwise != nullptr && slot->own_role_until_s > 0) {
+        earlier(slot->own_role_until_s);
       } else if (begins && model->tracker() != nullptr) {
         earlier(model->asked_s + kPlacementRetryS);
       }

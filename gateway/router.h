@@ -17,10 +17,12 @@
 // The policy chooses among these. The second step goes before requests that would begin at a decode chain. It works the same
 // under every policy but `splitwise`: there any chain can begin a request and do a second step, and the policy says which
 // (planner/dispatch/splitwise_policy.h). A worker gets a phase that is not its role's only under that policy; the header
-// X-Windlass-Mixed-Pool asks it to take it. The table may give a prefill chain weights for decode chains. Its requests then go
-// to those of them that have a free slot, in turns by weight (planner/dispatch/weighted_turns.h). Without weights, or when none
-// of these has a free slot, JFFC chooses among all decode chains. Under JFFC, prefill chains that are equally fast and equally
-// full also take turns, by the sums of their weights; those whose decode chains have a free slot go first.
+// X-Windlass-Mixed-Pool asks it to take it. A worker that refuses such a phase for its role gets no other one for a minute, or
+// until it answers again after a silence; phases of its own role go on. The table may give a prefill chain weights for decode
+// chains. Its requests then go to those of them that have a free slot, in turns by weight (planner/dispatch/weighted_turns.h).
+// Without weights, or when none of these has a free slot, JFFC chooses among all decode chains. Under JFFC, prefill chains that
+// are equally fast and equally full also take turns, by the sums of their weights; those whose decode chains have a free slot
+// go first.
 //
 // Invariants after every event, which the tests check over random event sequences:
 //   - every request that arrived gets exactly one Finished action, and no action after it
@@ -135,7 +137,7 @@ struct RouterOptions {
 };
 
 // Why a worker did not take a request. The worker has done no work, so another one may take the request.
-enum class Refusal { kConnect, kFull, kDraining };
+enum class Refusal { kConnect, kFull, kDraining, kRole };
 
 class Router {
  public:
@@ -259,7 +261,7 @@ class Router {
   void send(double now_s, Model& model, const SlotPtr& slot, RequestId id, Actions& actions);
   void set_deadline(RequestId id, Request& request, double deadline_s);
   void empty_queue_of(Model& model, ChainSlot& slot);
-  void block(double now_s, const SlotPtr& slot, const std::string& model, Refusal why);
+  void block(double now_s, const SlotPtr& slot, const std::string& model, Refusal why, bool other_role);
   void wait_again(double now_s, RequestId id, double deadline_s, Actions& actions);
   void restart(double now_s, Model& model, RequestId id, Actions& actions);
   void release(Request& request, SlotPtr& held);

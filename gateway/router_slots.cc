@@ -6,10 +6,11 @@ namespace windlass::gateway {
 namespace {
 
 constexpr double kMaxBackoffS = 2.0;
+constexpr double kOwnRoleS = 60;  // then a worker that refused a phase of the other role is asked again
 constexpr double kNobodyWaits = std::numeric_limits<double>::infinity();  // deadline for the next token of a prompt's worker
 
 double backoff_s(Refusal why, int refusals) {
-  const double base_s = why == Refusal::kFull ? 0.05 : why == Refusal::kConnect ? 0.1 : 1.0;
+  const double base_s = why == Refusal::kFull || why == Refusal::kRole ? 0.05 : why == Refusal::kConnect ? 0.1 : 1.0;
   return std::min(kMaxBackoffS, base_s * std::pow(2.0, std::min(refusals - 1, 10)));
 }
 
@@ -156,6 +157,7 @@ void Router::send(double now_s, Model& model, const SlotPtr& slot, RequestId id,
     if (step == Step::kWhole && !model.splitwise->stays(id)) model.splitwise->stays_at(slot->index, lengths_of(model, id));
     if (other_role || (begins && slot->role == dispatch::Role::kDecode)) request.record.mixed_pool = true;
   }
+  request.other_role = other_role;
   actions.push_back(Dispatch{id, slot->id, slot->address, step, other_role,
                              step == Step::kDecode ? request.prefill_address : std::string(), slot->next_hops, slot->token});
 }
@@ -175,12 +177,17 @@ void Router::empty_queue_of(Model& model, ChainSlot& slot) {
   }
 }
 
-// Sends no new request there for a moment, longer with every refusal in a row. The caller updates the policy, and pumps.
-void Router::block(double now_s, const SlotPtr& slot, const std::string& model, Refusal why) {
-  const bool was_blocked = slot->blocked_until_s > 0;
-  ++slot->refusals;
-  slot->refused_for = why;
-  slot->blocked_until_s = now_s + backoff_s(why, slot->refusals);
+// Sends no new request there for a moment, longer with every refusal in a row; or, if the worker refused a phase of the other
+// role for its own, no other such phase for a while. The caller updates the policy, and pumps.
+void Router::block(double now_s, const SlotPtr& slot, const std::string& model, Refusal why, bool other_role) {
+  const bool was_blocked = slot->blocked_until_s > 0 || slot->own_role_until_s > 0;
+  if (why == Refusal::kRole && other_role) {
+    slot->own_role_until_s = now_s + kOwnRoleS;
+  } else {
+    ++slot->refusals;
+    slot->refused_for = why;
+    slot->blocked_until_s = now_s + backoff_s(why, slot->refusals);
+  }
   const auto found = models_.find(model);
   if (found == models_.end() || !found->second->listed) return;
   if (slot->listed && !was_blocked) found->second->blocked.push_back(slot);

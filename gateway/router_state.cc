@@ -14,7 +14,7 @@ dispatch::PolicyRules Router::Model::rules() const {
 }
 
 bool Router::Model::can_begin_at(const ChainSlot& slot) const {
-  if (splitwise != nullptr) return true;
+  if (splitwise != nullptr) return decode_serves || slot.role != dispatch::Role::kPrefill || slot.own_role_until_s == 0;
   switch (slot.role) {
     case dispatch::Role::kUnified: return true;
     case dispatch::Role::kPrefill: return decode_serves;
@@ -65,7 +65,8 @@ dispatch::ChainState Router::Model::state_of(const ChainSlot& slot) const {
           slot.packing ? &*slot.packing : nullptr,
           0,
           slot.role,
-          slot.share};
+          slot.share,
+          slot.own_role_until_s > 0};
 }
 
 // The slot's own queue does not count, because second steps go first.
@@ -121,7 +122,7 @@ void Router::Model::start_over() {
     slot->index = states.size();
     states.push_back(state_of(*slot));
     decodes = decodes || slot->role == dispatch::Role::kDecode;
-    if (slot->blocked_until_s > 0) blocked.push_back(slot);
+    if (slot->blocked_until_s > 0 || slot->own_role_until_s > 0) blocked.push_back(slot);
   }
   policy->reset(states);
   if (!decodes) return;
@@ -131,10 +132,11 @@ void Router::Model::start_over() {
 
 void Router::Model::unblock_waited_out(double now_s) {
   std::erase_if(blocked, [&](const auto& slot) {
-    if (slot->blocked_until_s > now_s) return false;
-    slot->blocked_until_s = 0;
+    for (double* const until_s : {&slot->blocked_until_s, &slot->own_role_until_s}) {
+      if (*until_s <= now_s) *until_s = 0;
+    }
     tell(*slot);
-    return true;
+    return slot->blocked_until_s == 0 && slot->own_role_until_s == 0;
   });
 }
 

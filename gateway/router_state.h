@@ -111,6 +111,7 @@ struct Router::ChainSlot {
   int refusals = 0;                         // in a row
   Refusal refused_for = Refusal::kConnect;  // the last of these
   double blocked_until_s = 0;               // no new request before this time, because it refused us; 0: not blocked
+  double own_role_until_s = 0;  // no phase of the other role before this time, because it refused one; 0: may get them
   Contact contact = Contact::kAnswers;
   dispatch::WaitingLine waiting;  // for a slot of this chain; only while it is open
 
@@ -134,7 +135,7 @@ struct Router::Model {
   dispatch::SplitwisePolicy* splitwise = nullptr;  // `policy` if it is this one: it also chooses where second steps go
   dispatch::Jffc decode_policy;                    // among decode chains; only while one is listed
   ChainTurns prefill_turns;                        // of prefill chains with weights
-  std::vector<SlotPtr> blocked;                    // listed slots that refused us and are still blocked
+  std::vector<SlotPtr> blocked;                    // listed slots that refused us, while that still counts
   dispatch::WaitingLine waiting;                   // for any chain that can begin them
   std::size_t waiting_at_chains = 0;               // in the slots' own queues
   dispatch::WaitingLine decode_waiting;            // for a decode chain, after the first step
@@ -211,6 +212,7 @@ struct Router::Request {
   bool prefilled = false;       // a prefill worker took the first step; the second is next, or running
   std::string prefill_address;  // of that worker
   bool response_started = false;
+  bool other_role = false;  // its current step is not of the worker's role
   bool moved = false;       // it was taken back from a worker that may have worked on it
   double wait_until_s = 0;  // deadline while no worker has its current step
   double answering_s = 0;   // when `slot` got it

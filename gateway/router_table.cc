@@ -77,7 +77,9 @@ void Router::obey(Model& model, const dispatch::ModelRoute& route) {
   model.set_turns(route, index_of);
   model.refresh_roles();
   for (const auto& slot : old) {
-    if (!slot->open() || !model.can_begin_at(*slot)) empty_queue_of(model, *slot);
+    // What waits at a decode chain would be of the other role if it became a prefill chain.
+    const bool keeps_role = slot->own_role_until_s > 0;
+    if (!slot->open() || !model.can_begin_at(*slot) || keeps_role) empty_queue_of(model, *slot);
     if (!slot->listed && slot->in_flight > 0) model.slots.push_back(slot);
   }
   model.route = route;
@@ -163,6 +165,7 @@ Actions Router::contact_changed(double now_s, const std::string& address, Contac
     for (auto& slot : model->slots) {
       if (slot->address != address) continue;
       slot->contact = contact;
+      if (contact == Contact::kAnswers) slot->own_role_until_s = 0;  // it may be another version now
       if (!slot->open()) empty_queue_of(*model, *slot);
       if (model->listed) model->tell(*slot);
       touched.insert(name);

@@ -28,6 +28,7 @@ struct ChainState {
   double weight = 0;                      // relative share of requests; 0: service_rate x capacity
   Role role = Role::kUnified;             // for policies that use chains of several roles
   double share = 1;                       // fraction of the chain's slots that the caller has; others use the rest
+  bool own_role_only = false;             // takes no phase of the other role: for policies with a mixed pool
 
   [[nodiscard]] bool has_free_slot() const { return !draining && in_flight < capacity; }
   [[nodiscard]] double weight_or_rate() const { return weight > 0 ? weight : service_rate_per_s * capacity; }

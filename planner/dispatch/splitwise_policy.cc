@@ -84,6 +84,7 @@ void SplitwisePolicy::update(std::size_t index, const ChainState& state) {
   Machine& machine = machines_[index];
   machine.role = state.role;
   machine.open = state.takes_requests();
+  machine.own_role_only = state.own_role_only;
   machine.capacity = state.capacity;
   machine.share = state.share > 0 ? std::min(1.0, state.share) : 1;
   machine.kv_tokens = state.packing == nullptr ? 0 : state.packing->kv_capacity_tokens;
@@ -103,11 +104,13 @@ std::int64_t SplitwisePolicy::kv_of(const RequestLengths& request) const {
 std::optional<std::size_t> SplitwisePolicy::choose_for(const RequestLengths& request, double /*now_s*/) {
   const Pool prompts{machines_, computes_prompts}, tokens{machines_, only_tokens};
   const auto open = [](const Machine& machine) { return machine.open; };
-  if (prompts.fewest_pending(open) < 0) return index_of(tokens.fewest_pending(open));
+  const bool decodes = tokens.fewest_pending(open) >= 0;
+  const auto begins = [&](const Machine& machine) { return machine.takes_tokens() || (machine.open && decodes); };
+  if (prompts.fewest_pending(begins) < 0) return index_of(tokens.fewest_pending(open));
   // A decode chain would serve it whole.
   const std::int64_t whole = kv_of(request);
   const auto admits = [&](const Machine& machine) {
-    return machine.open && (machine.role != Role::kDecode || machine.has_unpromised(whole));
+    return begins(machine) && (machine.role != Role::kDecode || machine.has_unpromised(whole));
   };
   return index_of(machine_by_queue(prompts, tokens, input_of(request), threshold_tokens_, admits));
 }
@@ -116,7 +119,11 @@ std::size_t SplitwisePolicy::decode_chain_for(std::size_t prompt_chain, std::int
   const Pool tokens{machines_, only_tokens}, prompts{machines_, only_prompts};
   const auto open = [](const Machine& machine) { return machine.open; };
   if (machines_[prompt_chain].role != Role::kPrefill || tokens.fewest_promised(open) < 0) return prompt_chain;
-  const auto chain = static_cast<std::size_t>(machine_by_memory(tokens, prompts, kv_tokens, true, open));
+  const bool may_stay = machines_[prompt_chain].takes_tokens();
+  const auto admits = [&](const Machine& machine) {
+    return machine.takes_tokens() && (may_stay || machine.role == Role::kDecode);
+  };
+  const auto chain = static_cast<std::size_t>(machine_by_memory(tokens, prompts, kv_tokens, true, admits));
   // Another prefill chain would not be better, and both could fill with prompts that wait for each other.
   return machines_[chain].role == Role::kPrefill ? prompt_chain : chain;
 }
@@ -197,7 +204,7 @@ std::optional<std::size_t> SplitwisePolicy::second_step(const RequestLengths& re
                                                         const std::function<bool(std::size_t)>& has_free_slot) {
   const auto found = requests_.find(request.id);
   const auto admits = [&](const Machine& machine) {
-    return machine.open && has_free_slot(static_cast<std::size_t>(machine.load->index));
+    return machine.takes_tokens() && has_free_slot(static_cast<std::size_t>(machine.load->index));
   };
   if (found != requests_.end()) {
     const int promised = loads_.at(found->second.decode_chain).index;

@@ -6,6 +6,9 @@
 // has to be moved between workers, and no two workers wait for each other. The simulator chooses such a chain independently, as
 // the paper does.
 //
+// A decode chain takes whole requests by its role. A prefill chain that takes phases of its own role only (own_role_only) makes
+// no tokens: its prompts are promised to decode chains, and it gets none while no decode chain takes requests.
+//
 // Lengths of answers are estimated from past ones (output_history.h). Other gateways' requests are not seen; pending tokens are
 // scaled up by the share of a chain that this gateway has. A prompt counts until first_token(). A choice takes O(chains).
 #pragma once
@@ -29,7 +32,7 @@ class SplitwisePolicy final : public DispatchPolicy, public RequestTracker {
   void reset(std::span<const ChainState> chains) override;
   void update(std::size_t index, const ChainState& state) override;
   [[nodiscard]] std::optional<std::size_t> choose() override { return choose_for({}, 0); }
-  // None only while no chain takes requests. The chain may be full.
+  // None only while no chain takes requests, or only prefill chains that make no tokens. The chain may be full.
   [[nodiscard]] std::optional<std::size_t> choose_for(const RequestLengths& request, double now_s) override;
   [[nodiscard]] RequestTracker* tracker() override { return this; }
 
@@ -73,11 +76,14 @@ class SplitwisePolicy final : public DispatchPolicy, public RequestTracker {
   struct Machine {
     Role role = Role::kUnified;
     bool open = false;
+    bool own_role_only = false;
     int capacity = 0;
     double share = 1;
     double kv_tokens = 0;  // 0: unknown
     Load* load = nullptr;
 
+    // Can make tokens.
+    [[nodiscard]] bool takes_tokens() const { return open && !(own_role_only && role == Role::kPrefill); }
     [[nodiscard]] int waiting() const { return load->unbegun; }
     [[nodiscard]] std::int64_t pending() const;
     [[nodiscard]] bool mixed() const;

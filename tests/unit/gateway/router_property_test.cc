@@ -55,6 +55,7 @@ class Play {
   struct Held {
     std::string model, chain, address;
     Step step = Step::kWhole;
+    bool other_role = false;
   };
 
   std::string any_model() { return rng_.integer(0, 9) == 0 ? "none" : rng_.integer(0, 1) == 0 ? "m0" : "m1"; }
@@ -171,8 +172,10 @@ class Play {
     const bool held = holds_.contains(pick);
     if (what < 65) {
       if (held && started_.contains(pick)) return;  // a worker cannot refuse what it has begun to answer
-      const auto why = static_cast<Refusal>(rng_.integer(0, 2));
-      if (held) {
+      const auto why = static_cast<Refusal>(rng_.integer(0, 3));
+      if (held && why == Refusal::kRole && holds_.at(pick).other_role) {
+        own_role_at_[holds_.at(pick).address] = now_s_;
+      } else if (held) {
         refused_at_[holds_.at(pick).address] = now_s_;
         refused_for_[holds_.at(pick).address] = why;
       }
@@ -244,6 +247,7 @@ class Play {
     }
     const Contact before = contacts_.contains(address) ? contacts_.at(address) : Contact::kAnswers;
     contacts_[address] = contact;
+    if (contact == Contact::kAnswers && before != contact) own_role_at_.erase(address);
     const std::set<RequestId> moved_before = moved_;
     if (contact == Contact::kLost && contact != before) {
       std::erase_if(kept_, [&](const auto& kept) { return kept.second.address == address; });
@@ -297,7 +301,8 @@ class Play {
         ASSERT_FALSE(finished_.contains(dispatch->id)) << "dispatched after its end";
         ASSERT_FALSE(holds_.contains(dispatch->id)) << "held twice";
         check_dispatch(*dispatch);
-        holds_.emplace(dispatch->id, Held{arrived_.at(dispatch->id), dispatch->chain, dispatch->address, dispatch->step});
+        holds_.emplace(dispatch->id, Held{arrived_.at(dispatch->id), dispatch->chain, dispatch->address, dispatch->step,
+                                          dispatch->mixed_pool});
       }
     }
   }
@@ -310,6 +315,13 @@ class Play {
       }
     }
     return nullptr;
+  }
+
+  bool is_listed(const std::string& address) const {
+    return std::any_of(table_.models.begin(), table_.models.end(), [&](const auto& route) {
+      return std::any_of(route.chains.begin(), route.chains.end(),
+                         [&](const auto& one) { return one.hops.front() == address; });
+    });
   }
 
   // Whether some chain of the model has this role, takes requests and answers.
@@ -351,6 +363,7 @@ class Play {
     ASSERT_EQ(dispatch.step == Step::kDecode, prefilled != prefilled_.end());
     ASSERT_EQ(dispatch.mixed_pool, role == dispatch::Role::kPrefill && dispatch.step != Step::kPrefill);
     ASSERT_TRUE(mixed_pool || !dispatch.mixed_pool);
+    ASSERT_FALSE(dispatch.mixed_pool && keeps_to_own_role(dispatch.address)) << "it has just refused such a phase";
     if (dispatch.step == Step::kDecode) {
       ASSERT_TRUE(mixed_pool || role == dispatch::Role::kDecode);
       ASSERT_EQ(dispatch.prefill_address, prefilled->second);
@@ -389,6 +402,12 @@ class Play {
     return found == contacts_.end() || found->second == Contact::kAnswers;
   }
 
+  // It refused a phase of the other role within a minute.
+  bool keeps_to_own_role(const std::string& address) const {
+    const auto found = own_role_at_.find(address);
+    return found != own_role_at_.end() && now_s_ - found->second < 60;
+  }
+
   int held_at(const std::string& address) const {
     int count = 0;
     for (const auto* holders : {&holds_, &kept_}) {
@@ -416,6 +435,9 @@ class Play {
     }
     ASSERT_EQ(in_flight, at_chains);
     ASSERT_EQ(router_.open_requests(), arrived_.size() - finished_.size());
+    // A chain that has left the table and holds nothing is forgotten.
+    std::erase_if(own_role_at_,
+                  [this](const auto& refused) { return !is_listed(refused.first) && held_at(refused.first) == 0; });
     // No request waits before a free slot, except for chains that refused within the longest pause. Where requests wait at
     // chains: no request waits while every chain that takes requests has a free slot. Where requests are placed by length: no
     // request waits before an empty chain.
@@ -439,7 +461,9 @@ class Play {
         if (!can_begin_at(route.served_name, chain.role)) continue;
         const bool full = held_at(chain.hops.front()) >= (by_lengths ? 1 : chain.capacity);
         any_full = any_full || full;
-        if (!full && !resting) free = chain.id;
+        // What it begins would have to be finished by a decode chain, and these may rest.
+        const bool may_wait = chain.role == dispatch::Role::kPrefill && keeps_to_own_role(chain.hops.front());
+        if (!full && !resting && !may_wait) free = chain.id;
       }
       if (waiting[route.served_name] == 0) continue;
       ASSERT_TRUE(free.empty() || (!waits_centrally(route.served_name) && any_full))
@@ -483,6 +507,7 @@ class Play {
   std::map<std::string, Contact> contacts_;
   std::map<std::string, double> refused_at_;
   std::map<std::string, Refusal> refused_for_;
+  std::map<std::string, double> own_role_at_;  // when it refused a phase of the other role
 };
 
 // Given seeded sequences of 120 random events (arrivals; tables that add, drain, move and drop chains and models and change

@@ -73,6 +73,70 @@ TEST_F(SplitwiseTest, PrefillChainsMakeTokens) {
   EXPECT_EQ(arrive(4).step, Step::kPrefill);
 }
 
+// Given a prefill worker of an earlier version, which refuses whole requests for its role while decode chains are full; expects
+// it to get prompts without a pause, and no other phase for a minute.
+TEST_F(SplitwiseTest, AnOldWorkerKeepsItsOwnRole) {
+  dispatch::RoutingTable one = pools(1, 4, 100'000);
+  one.models[0].chains.erase(one.models[0].chains.begin() + 3);  // p1
+  for (const std::size_t d : {0, 1}) one.models[0].chains[d].capacity = 1;
+  use(0, one);
+  for (const RequestId id : {1, 2}) {
+    EXPECT_EQ(arrive(id).step, Step::kPrefill);
+    EXPECT_EQ(all<Dispatch>(router.prefilled(0, id)).at(0).chain.front(), 'd');
+    EXPECT_TRUE(router.prefill_ended(0, id).empty());
+  }
+  const Dispatch whole = arrive(3);
+  EXPECT_EQ(whole.chain, "p0");
+  EXPECT_TRUE(whole.mixed_pool);
+  const auto again = all<Dispatch>(router.refused(1, 3, Refusal::kRole));
+  ASSERT_EQ(again.size(), 1U) << "its own role goes on at once";
+  EXPECT_EQ(again[0].chain, "p0");
+  EXPECT_EQ(again[0].step, Step::kPrefill);
+  EXPECT_TRUE(all<Dispatch>(router.prefilled(2, 3)).empty()) << "the second step is not the prefill worker's";
+  EXPECT_TRUE(all<Dispatch>(router.tick(60.9)).empty());
+  EXPECT_EQ(router.next_deadline_s(), 61);
+  const auto after_a_minute = all<Dispatch>(router.tick(61));
+  ASSERT_EQ(after_a_minute.size(), 1U);
+  EXPECT_EQ(after_a_minute[0].chain, "p0");
+  EXPECT_TRUE(after_a_minute[0].mixed_pool);
+  EXPECT_TRUE(all<Dispatch>(router.refused(61, 3, Refusal::kRole)).empty());
+  (void)router.contact_changed(61.1, "p0:80", Contact::kSilent);
+  EXPECT_EQ(all<Dispatch>(router.contact_changed(61.2, "p0:80", Contact::kAnswers)).size(), 1U) << "perhaps a new version";
+}
+
+// Given the same worker while no decode chain takes requests; expects requests to wait for one, and to go to another prefill
+// chain that serves them whole.
+TEST_F(SplitwiseTest, AnOldWorkerBeginsNothingThatNobodyFinishes) {
+  dispatch::RoutingTable one = pools(1, 4, 100'000);
+  for (const std::size_t d : {0, 1}) one.models[0].chains[d].draining = true;
+  use(0, one);
+  const Dispatch first = arrive(1);
+  EXPECT_TRUE(first.mixed_pool);
+  const auto other = all<Dispatch>(router.refused(0, 1, Refusal::kRole));
+  ASSERT_EQ(other.size(), 1U);
+  EXPECT_NE(other[0].chain, first.chain);
+  EXPECT_TRUE(other[0].mixed_pool);
+  EXPECT_TRUE(all<Dispatch>(router.refused(0, 1, Refusal::kRole)).empty());
+  EXPECT_EQ(router.next_deadline_s(), 60);
+  one.version = {1, 2};
+  one.models[0].chains[0].draining = false;
+  const auto began = all<Dispatch>(use(1, one));
+  ASSERT_EQ(began.size(), 1U);
+  EXPECT_EQ(began[0].step, Step::kPrefill);
+}
+
+// Given a worker that refuses its own role, as after a role change that the table does not have yet; expects a pause.
+TEST_F(SplitwiseTest, AWorkerThatRefusesItsOwnRoleRests) {
+  dispatch::RoutingTable one = pools(1, 4, 100'000);
+  one.models[0].chains.erase(one.models[0].chains.begin() + 3);  // p1
+  use(0, one);
+  EXPECT_EQ(arrive(1).chain, "p0");
+  const auto elsewhere = all<Dispatch>(router.refused(0, 1, Refusal::kRole));
+  ASSERT_EQ(elsewhere.size(), 1U);
+  EXPECT_EQ(elsewhere[0].chain.front(), 'd');
+  EXPECT_EQ(arrive(2).chain.front(), 'd');
+}
+
 // Given requests in both steps when the table brings this policy, and another one later; expects them to go on where they are,
 // and nothing in flight at the end.
 TEST_F(SplitwiseTest, RequestsGoOnUnderANewPolicy) {

@@ -225,6 +225,31 @@ TEST_F(SplitwiseBooks, OneRoleServesAlone) {
   EXPECT_EQ(policy_.choose(), std::nullopt);
 }
 
+// Given prefill chains that make no tokens; expects their prompts to be promised to decode chains, also without room there, no
+// second step at them, and none of them while no decode chain takes requests.
+TEST_F(SplitwiseBooks, AChainThatKeepsToItsRoleMakesNoTokens) {
+  for (const std::size_t k : {0, 1}) states_[k].own_role_only = true;
+  policy_.reset(states_);
+  for (const std::uint64_t id : {1, 2, 3}) {
+    EXPECT_LT(place(id, 100, 850), 2U);
+    EXPECT_FALSE(policy_.stays(id));
+    policy_.begun(id);
+    policy_.first_token(id, 0);
+  }
+  full_ = {2, 3};
+  EXPECT_EQ(second(1), std::nullopt);
+  states_[1].own_role_only = false;
+  policy_.update(1, states_[1]);
+  policy_.ended(3, 50);
+  EXPECT_EQ(second(2), 1U);
+  for (const std::size_t k : {2, 3}) states_[k].draining = true;
+  policy_.reset(states_);
+  EXPECT_EQ(policy_.choose(), 1U);
+  states_[1].own_role_only = true;
+  policy_.update(1, states_[1]);
+  EXPECT_EQ(policy_.choose(), std::nullopt);
+}
+
 // Given two gateways with half of each chain; expects the threshold to be reached with half of the tokens.
 TEST_F(SplitwiseBooks, PendingTokensAreScaledByTheShare) {
   for (ChainState& state : states_) state.share = 0.5;
@@ -249,6 +274,7 @@ TEST(SplitwisePolicyProperty, BooksReturnToNothing) {
         if (rng.integer(0, 4) == 0) continue;
         ChainState state{1, static_cast<int>(rng.integer(0, 3)), 0, rng.integer(0, 4) == 0, key, &memory};
         state.role = static_cast<Role>(rng.integer(0, 2));
+        state.own_role_only = rng.integer(0, 3) == 0;
         states.push_back(state);
       }
     };
@@ -264,7 +290,9 @@ TEST(SplitwisePolicyProperty, BooksReturnToNothing) {
             ASSERT_TRUE(states[*chain].takes_requests());
             policy.placed(*chain, request);
           } else {
-            for (const ChainState& state : states) ASSERT_FALSE(state.takes_requests());
+            for (const ChainState& state : states) {
+              ASSERT_FALSE(state.takes_requests() && !(state.own_role_only && state.role == Role::kPrefill));
+            }
           }
           break;
         case 2: policy.begun(request.id); break;
@@ -274,6 +302,7 @@ TEST(SplitwisePolicyProperty, BooksReturnToNothing) {
           if (const auto chain = policy.second_step(request, [&](std::size_t k) { return k % 2 == 0; })) {
             ASSERT_TRUE(states[*chain].takes_requests());
             ASSERT_EQ(*chain % 2, 0U);
+            ASSERT_FALSE(states[*chain].own_role_only && states[*chain].role == Role::kPrefill);
           }
           break;
         default: any_states(); policy.reset(states);
