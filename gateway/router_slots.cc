@@ -199,6 +199,7 @@ void Router::wait_again(double now_s, RequestId id, double deadline_s, Actions& 
   Request& request = requests_.at(id);
   const std::string name = request.record.model;
   const SlotPtr prefill = request.prefill;
+  request.record.mixed_pool = false;  // the first step of a request with two is never the mixed pool's
   request.wait_until_s = deadline_s;
   set_deadline(id, request, deadline_s);
   if (request.prefilled) {

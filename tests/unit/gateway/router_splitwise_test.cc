@@ -73,6 +73,28 @@ TEST_F(SplitwiseTest, PrefillChainsMakeTokens) {
   EXPECT_EQ(arrive(4).step, Step::kPrefill);
 }
 
+// Given workers that refuse a phase of the other role; expects the record not to count it, whether the request then goes to its
+// own role or nowhere.
+TEST_F(SplitwiseTest, ARefusedPhaseDoesNotCount) {
+  use(0, pools(1, 4));
+  for (const RequestId id : {1, 2}) EXPECT_EQ(arrive(id).step, Step::kPrefill);
+  EXPECT_EQ(arrive(3).chain, "d0");
+  EXPECT_TRUE(router.prefilled(0, 1).size() == 1 && router.prefilled(0, 2).size() == 1);
+  const auto first = all<Dispatch>(router.refused(0, 3, Refusal::kFull));
+  ASSERT_EQ(first.size(), 1U);
+  EXPECT_EQ(first[0].step, Step::kPrefill);
+  EXPECT_EQ(all<Dispatch>(router.prefilled(0, 3)).size(), 1U);
+  EXPECT_FALSE(all<Finished>(router.completed(1, 3, {200, 100, 5})).at(0).record.mixed_pool);
+  dispatch::RoutingTable only_prefill = pools(2, 4);
+  for (const std::size_t d : {0, 1}) only_prefill.models[0].chains[d].draining = true;
+  EXPECT_TRUE(use(1, only_prefill).empty());
+  EXPECT_TRUE(arrive(4).mixed_pool);
+  const auto other = all<Dispatch>(router.refused(1, 4, Refusal::kRole));
+  ASSERT_EQ(other.size(), 1U);
+  EXPECT_TRUE(router.refused(1, 4, Refusal::kRole).empty());
+  EXPECT_FALSE(all<Finished>(router.client_gone(2, 4)).at(0).record.mixed_pool);
+}
+
 // Given a prefill worker of an earlier version, which refuses whole requests for its role while decode chains are full; expects
 // it to get prompts without a pause, and no other phase for a minute.
 TEST_F(SplitwiseTest, AnOldWorkerKeepsItsOwnRole) {
