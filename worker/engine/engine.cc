@@ -225,14 +225,18 @@ void Engine::schedule(Sequence& sequence, std::int64_t tokens) {
 }
 
 // A prompt for another worker that finds no memory does not hold up requests answered here: prompts held for others give way to
-// these only, and would otherwise wait behind it for workers that wait for this one.
+// these only, and would otherwise wait behind it for workers that wait for this one. Other prompts for others do wait behind
+// it.
 void Engine::admit() {
+  bool sender_waits = false;
   auto at = waiting_.begin();
   while (at != waiting_.end() && static_cast<std::int64_t>(running_.size()) < options_.max_running && budget_ > 0) {
     Sequence& next = **at;
-    if (!reserve(next)) {
-      if (!next.kv().sends()) return;
-      at = std::find_if(at + 1, waiting_.end(), [](const auto& sequence) { return !sequence->kv().sends(); });
+    const bool sends = next.kv().sends();
+    if ((sends && sender_waits) || !reserve(next)) {
+      if (!sends) return;
+      sender_waits = true;
+      ++at;
       continue;
     }
     // Queue a preempted sequence before younger ones; running_ stays ordered by arrival.

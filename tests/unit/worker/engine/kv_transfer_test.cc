@@ -313,6 +313,27 @@ TEST(KvTransfer, PiecesCanBeReadWhileThePrefillRuns) {
   EXPECT_FALSE(pair.decode.stalled());
 }
 
+// Given a prompt for another worker that waits for memory, then a request answered here and a small prompt for another worker;
+// expects the request to be admitted, and the small prompt to wait its turn although it would fit.
+TEST(KvTransfer, PromptsForOthersKeepTheirOrder) {
+  Pair pair({.max_context_tokens = 100, .prefix_caching = false}, 8, 8);
+  const auto prompt = [](std::size_t tokens, std::int32_t token) { return std::vector<std::int32_t>(tokens, token); };
+  pair.begin(1, greedy(prompt(70, 1), 5));
+  static_cast<void>(pair.prefill.step());
+  pair.begin(2, greedy(prompt(70, 2), 5));
+  ASSERT_TRUE(pair.prefill.submit(99, greedy(prompt(4, 3), 5), 0).ok());
+  pair.begin(3, greedy(prompt(4, 4), 5));
+  std::string text;
+  for (int step = 0; step < 10; ++step) {
+    for (const TokenEvent& event : pair.prefill.step()) text += event.request == 99 ? event.text : "";
+  }
+  EXPECT_EQ(text, expected_text(pair.prefill_backend, prompt(4, 3), 5));
+  EXPECT_THAT(pair.begun, ::testing::ElementsAre(1));
+  pair.end_prefill(1);
+  pair.record_prefill(pair.prefill.step());
+  EXPECT_THAT(pair.begun, ::testing::ElementsAre(1, 2, 3));
+}
+
 // Reads data as soon as it is announced, as another worker may.
 class EagerReader final : public KvSender {
  public:
