@@ -58,7 +58,7 @@ GatewayPages read_pages(const Result<std::string>& metrics_text, const Result<st
   });
   const bool fine = latencies.ok();
   auto page = read(metrics_text, [fine](std::string_view series) {
-    constexpr std::array<std::string_view, 9> kCounted = {
+    constexpr std::array<std::string_view, 11> kCounted = {
         "process_start_time_seconds",
         "windlass_gateway_requests_in_flight",
         "windlass_gateway_requests_started_total",
@@ -68,6 +68,8 @@ GatewayPages read_pages(const Result<std::string>& metrics_text, const Result<st
         "windlass_gateway_request_prompt_tokens_total",
         "windlass_gateway_request_generation_tokens_total",
         "windlass_gateway_requests_measured_total",
+        "windlass_gateway_mixed_pool_requests_total",
+        "windlass_gateway_requests_rebalanced_total",
     };
     if (std::find(kCounted.begin(), kCounted.end(), series) != kCounted.end()) return true;
     return !fine &&
@@ -270,6 +272,8 @@ void Signals::read_gateway(Gateway& gateway, Exposition page, const std::vector<
       fresh.started = std::move(series.started);
       fresh.attained_lately = std::move(series.attained_lately);
       fresh.judged_lately = std::move(series.judged_lately);
+      fresh.mixed_pool = std::move(series.mixed_pool);
+      fresh.rebalanced = std::move(series.rebalanced);
       fresh.last_arrival_s = series.last_arrival_s;
       series = std::move(fresh);
     }

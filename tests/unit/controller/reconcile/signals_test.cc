@@ -108,7 +108,7 @@ TEST_F(SignalsTest, ReadsEveryEnginesLoad) {
 }
 
 // Given two gateways whose mixed pool serves requests, the second without the series; expects their number within the last ten
-// minutes, and no reading before the first one and after them.
+// minutes, and no reading before the first one and after them. A change of the objective's window loses none.
 TEST_F(SignalsTest, WhatTheMixedPoolServed) {
   metrics::Registry one, two;
   metrics::GatewayMetrics first(one), second(two);
@@ -124,6 +124,13 @@ TEST_F(SignalsTest, WhatTheMixedPoolServed) {
   EXPECT_EQ(at(20).mixed_pool, (planner::Reading{3, 20}));
   for (double now_s = 100; now_s < 600; now_s += 100) EXPECT_TRUE(at(now_s).mixed_pool) << now_s;
   EXPECT_FALSE(at(700).mixed_pool);
+  first.mixed_pool_requests.with({{"model", "tiny"}}).add(2);
+  first.requests_rebalanced.with({{"model", "tiny"}}).add(4);
+  gateway_page("g1", one);
+  (void)at(710);
+  targets_.models[0].window_s = 3600;
+  EXPECT_EQ(at(720).mixed_pool, (planner::Reading{2, 720})) << "another objective changes nothing here";
+  EXPECT_EQ(at(720).rebalanced, (planner::Reading{4, 720}));
 }
 
 // Given a TensorRT-LLM worker of a service that now says vLLM; expects the first page not to be an exposition, and the next
