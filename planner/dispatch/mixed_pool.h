@@ -5,15 +5,19 @@
 // mixed pool. When that work has ended it is back in its own pool. So nobody stores the pools: a machine's work says where it
 // is.
 //
-// These functions change nothing. They are templates over what the caller knows of its machines:
-//   Machine  waiting()              prompts that it has not begun
-//            pending()              tokens of prompts to compute, plus one for each request that decodes or will decode there
-//            mixed()                it has work of the other role
-//            has_unpromised(tokens) it has room for the KV cache of this many more tokens
-//   Pool     the machines of one role. Each function returns a machine's number, or -1 if none passes; on a tie the first one.
-//            preferred(passes)       the machine that the pool's own policy takes, such as the one with the fewest pending
-//            tokens fewest_pending(passes)  by pending tokens fewest_promised(passes) by the KV cache tokens promised to
-//            requests at(number)              the machine
+// These functions change nothing. They are templates over what the caller knows of its machines.
+//
+// A Machine has
+//   - waiting(): prompts that it has not begun
+//   - pending(): tokens of prompts to compute, plus one for each request that decodes or will decode there
+//   - mixed(): it has work of the other role
+//   - has_unpromised(tokens): it has room for the KV cache of this many more tokens
+//
+// A Pool has the machines of one role. Its functions return a machine's number, or -1 if none passes; on a tie the first one:
+//   - preferred(passes): the machine that the pool's own policy takes, such as the one with the fewest pending tokens
+//   - fewest_pending(passes): by pending tokens
+//   - fewest_promised(passes): by the KV cache tokens promised to requests
+//   - at(number): the machine
 #pragma once
 
 #include <cstdint>

@@ -47,21 +47,26 @@ class RealWorkers : public worker::testing::Worker {
   }
   void start_gateway(std::vector<dispatch::Chain> chains,
                      const dispatch::PolicySettings& settings = {.policy = dispatch::kDefaultPolicy}) {
-    for (dispatch::Chain& each : chains) each.token = kToken;
-    dispatch::RoutingTable first = table(1, std::move(chains));
-    first.models.front().dispatch = settings;
-    controller_.set_table(std::move(first));
+    set_table(1, std::move(chains), settings);
     gateway_ = std::make_unique<GatewayProcess>(std::vector<std::string>{controller_.url()});
     ASSERT_TRUE(gateway_->obeys({1, 1}));
   }
+  void set_table(std::int64_t counter, std::vector<dispatch::Chain> chains, const dispatch::PolicySettings& settings) {
+    for (dispatch::Chain& each : chains) each.token = kToken;
+    dispatch::RoutingTable next = table(counter, std::move(chains));
+    next.models.front().dispatch = settings;
+    controller_.set_table(std::move(next));
+  }
 
-  // Sends all requests at once through the gateway; calls `meanwhile` when all are on their way.
-  void ask_all(const std::function<void()>& meanwhile) {
-    std::vector<std::future<std::optional<Message>>> answers;
-    for (const std::string& each : requests_) {
-      answers.push_back(std::async(std::launch::async, [&] { return ask(gateway_->port(), post(kCompletions, each)); }));
-    }
-    meanwhile();
+  using Answer = std::future<std::optional<Message>>;
+
+  // Sends this request through the gateway.
+  Answer begin(std::size_t i) {
+    return std::async(std::launch::async, [this, i] { return ask(gateway_->port(), post(kCompletions, requests_[i])); });
+  }
+  // Waits for the answers to all requests, in order.
+  void expect_texts_of_one_worker(std::vector<Answer>& answers) const {
+    ASSERT_EQ(answers.size(), expected_.size());
     int different = 0;
     for (std::size_t i = 0; i < answers.size(); ++i) {
       const auto answer = answers[i].get();
@@ -70,6 +75,13 @@ class RealWorkers : public worker::testing::Worker {
       different += text_of(answer->body) == expected_[i] ? 0 : 1;
     }
     EXPECT_LE(different, 1) << "sums round differently in other company, so that a near tie may go another way";
+  }
+  // Sends all requests at once through the gateway; calls `meanwhile` when all are on their way.
+  void ask_all(const std::function<void()>& meanwhile) {
+    std::vector<Answer> answers;
+    for (std::size_t i = 0; i < requests_.size(); ++i) answers.push_back(begin(i));
+    meanwhile();
+    expect_texts_of_one_worker(answers);
   }
   // -1 when the worker does not answer.
   [[nodiscard]] double metric_at(std::size_t worker, const std::string& series) const {

@@ -1,6 +1,7 @@
 // The real gateway in front of real workers that share requests: some compute prompts, others answer
 // (docs/decisions/2026-11-22-kv-is-pulled.md).
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 
 #include <gtest/gtest.h>
@@ -33,7 +34,6 @@ class SplitSystem : public RealWorkers {
       requests.push_back(request.dump());
     }
     expect_answers_to(std::move(requests));
-    std::vector<dispatch::Chain> chains;
     for (const char* role : {"prefill", "decode"}) {
       for (int i = 0; i < 2; ++i) {
         const bool four = setting_.host == "127.0.0.1";
@@ -42,10 +42,10 @@ class SplitSystem : public RealWorkers {
         workers_.push_back({std::stoi(port), start_at(std::stoi(port), {"--role", role, "--listen", listen + ":" + port})});
         const dispatch::Role is = role == std::string("prefill") ? dispatch::Role::kPrefill : dispatch::Role::kDecode;
         const int slots = is == dispatch::Role::kPrefill ? setting_.prefill_slots : setting_.decode_slots;
-        chains.push_back(in_role(is, chain(role + std::to_string(i), setting_.host + ":" + port, 1 + i, slots)));
+        chains_.push_back(in_role(is, chain(role + std::to_string(i), setting_.host + ":" + port, 1 + i, slots)));
       }
     }
-    start_gateway(std::move(chains), setting_.dispatch);
+    start_gateway(chains_, setting_.dispatch);
   }
 
   void expect_nothing_in_flight() const {
@@ -69,7 +69,7 @@ class SplitSystem : public RealWorkers {
     return sum;
   }
 
- private:
+  std::vector<dispatch::Chain> chains_;  // first those of the prefill workers
   const Setting setting_;
 };
 
@@ -92,15 +92,7 @@ class MixedPoolSystem : public SplitSystem {
   [[nodiscard]] double in_mixed_pool() const {
     return gateway_->metric("windlass_gateway_mixed_pool_workers", {{"model", "tiny"}});
   }
-  // A role that does not work while a burst comes. At most four requests wait for it: one prompt at each prefill worker, or one
-  // for each slot of the decode workers. The others are the other role's.
-  void expect_the_other_role_helps(const std::string& stopped) {
-    EXPECT_EQ(served_by_mixed_pool(), 0);
-    signal_to(stopped, SIGSTOP);
-    ask_all([&] {
-      EXPECT_TRUE(wait_until([&] { return served_by_mixed_pool() >= 8; }));
-      signal_to(stopped, SIGCONT);
-    });
+  void expect_only_own_pools() const {
     expect_nothing_in_flight();
     EXPECT_EQ(in_mixed_pool(), 0) << "back in their own pools";
   }
@@ -133,22 +125,58 @@ TEST_F(SplitSystem, APrefillWorkerDiesUnderLoad) {
   expect_nothing_in_flight();
 }
 
-// Given prefill workers that have stopped when a burst of prompts comes; expects decode workers to serve requests whole in the
-// mixed pool and to return to their own, an answer for every client, and the texts of a single worker. Once prefill workers go
-// on and nobody waits, expects a prompt there again.
+// Given prefill workers that answer probes, but each keeps a prompt that it does not begin; expects decode workers to serve the
+// other requests whole in the mixed pool, one after the other, and then those that are refused at last. Expects the texts of a
+// single worker. With other prefill workers, expects a prompt there again.
 TEST_F(MixedPoolSystem, DecodeWorkersComputePrompts) {
-  expect_the_other_role_helps("prefill");
+  std::atomic<int> kept = 0;
+  Gate refuse;
+  const auto keep = [&](Connection& connection, const Message&) {
+    ++kept;
+    if (refuse.wait()) connection.write(json_response(503, "{}", "X-Windlass-Rejected: full\r\n"));
+  };
+  FakeServer first(keep), second(keep);
+  std::vector<dispatch::Chain> busy = chains_;
+  busy[0].hops = {first.address()};
+  busy[1].hops = {second.address()};
+  set_table(2, busy, setting_.dispatch);
+  ASSERT_TRUE(gateway_->obeys({1, 2}));
+
+  std::vector<Answer> answers;
+  for (const std::size_t i : {0U, 1U}) answers.push_back(begin(i));
+  ASSERT_TRUE(wait_until([&] { return kept == 2; }));
+  EXPECT_EQ(served_by_mixed_pool(), 0);
+  while (answers.size() < kRequests) {
+    answers.push_back(begin(answers.size()));
+    answers.back().wait();
+  }
+  EXPECT_EQ(kept, 2);
+  EXPECT_TRUE(wait_until([&] { return served_by_mixed_pool() == kRequests - 2; }));
+  refuse.open();
+  expect_texts_of_one_worker(answers);
+  expect_only_own_pools();
+
   const std::string prefilled = "windlass_worker_requests_finished_total{model=\"tiny\",reason=\"prefilled\"}";
-  const double before = sum_of(prefilled), served = served_by_mixed_pool();
-  EXPECT_TRUE(wait_until([&] {
-    const auto answer = ask(gateway_->port(), post(kCompletions, request_of(1, 5).dump()));
-    return answer && answer->status() == 200 && sum_of(prefilled) > before;
-  })) << "they answer probes again within a second or two";
-  EXPECT_GE(served_by_mixed_pool(), served);
+  EXPECT_EQ(sum_of(prefilled), 0);
+  set_table(3, chains_, setting_.dispatch);
+  ASSERT_TRUE(gateway_->obeys({1, 3}));
+  const auto last = begin(0).get();
+  ASSERT_TRUE(last);
+  EXPECT_EQ(last->status(), 200);
+  EXPECT_TRUE(wait_until([&] { return sum_of(prefilled) == 1; }));
+  EXPECT_EQ(served_by_mixed_pool(), kRequests);
 }
 
-// Given decode workers that have stopped; expects prefill workers to make the tokens of requests in the mixed pool.
-TEST_F(MixedPoolSystem, PrefillWorkersMakeTokens) { expect_the_other_role_helps("decode"); }
+// Given decode workers that have stopped when a burst comes; expects prefill workers to make the tokens of requests in the
+// mixed pool: at most four requests wait for the slots of decode workers.
+TEST_F(MixedPoolSystem, PrefillWorkersMakeTokens) {
+  signal_to("decode", SIGSTOP);
+  ask_all([&] {
+    EXPECT_TRUE(wait_until([&] { return served_by_mixed_pool() >= 8; }));
+    signal_to("decode", SIGCONT);
+  });
+  expect_only_own_pools();
+}
 
 // Given a prefill worker that dies under load; expects an answer for every client.
 TEST_F(MixedPoolSystem, APrefillWorkerDiesUnderLoad) {
