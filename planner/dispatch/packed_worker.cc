@@ -178,7 +178,7 @@ void PackedWorker::remove(Handle request, int output_tokens) {
 }
 
 std::optional<PackedWorker::Overdue> PackedWorker::overdue() const {
-  for (auto entry = entries_.rbegin(); entry != entries_.rend() && entry->end <= iteration_; ++entry) {
+  for (auto entry = entries_.rbegin(); entry != entries_.rend() && entry->end < iteration_; ++entry) {
     if (!entry->decodes) continue;  // its prompt waited long
     return Overdue{entry->request, entry->input, static_cast<int>(made(*entry))};
   }

@@ -82,7 +82,7 @@ class PackedWorker {
   void iterated();
   // The request produced `count` tokens (if iterations are not visible).
   void tokens_made(Handle request, int count);
-  // The request reached its predicted length, or more is known about it.
+  // The request exceeded its predicted length, or more is known about it.
   void predict_again(Handle request, int predicted_tokens);
   // `output_tokens`: length of its answer; 0: it failed, and says nothing about predictions.
   void remove(Handle request, int output_tokens = 0);
@@ -90,7 +90,7 @@ class PackedWorker {
   void gave(int predicted_tokens) { error_.gave(predicted_tokens); }
   void took(Handle request) { set_error(entries_[place_of(request)]); }
 
-  // A request that has reached its predicted length and continues.
+  // A request that has made more tokens than predicted.
   struct Overdue {
     Handle request = 0;
     int input_tokens = 0;

@@ -6,6 +6,7 @@
 namespace windlass::dispatch {
 namespace {
 
+constexpr double kRounding = 1e-6;  // iterations: shares of one, summed up, may be less than it
 constexpr auto kEndsLater = [](const auto& a, const auto& b) { return a.until > b.until; };
 
 }  // namespace
@@ -33,7 +34,7 @@ void PackingError::gave(int predicted_tokens) { subtract(predicted_tokens); }
 
 void PackingError::iterated(double iterations) {
   iterations_ += iterations;
-  while (!parts_.empty() && parts_.front().until <= iterations_) {
+  while (!parts_.empty() && parts_.front().until <= iterations_ + kRounding) {
     add(parts_.front().tokens);
     std::pop_heap(parts_.begin(), parts_.end(), kEndsLater);
     parts_.pop_back();

@@ -255,9 +255,9 @@ TEST(AladdinPolicy, PredictsAgainAfterAnOverrun) {
   policy.placed(0, {1, 100, 10});
   EXPECT_EQ(policy.workers().worker(0).context(), 105);
   policy.first_token(1, 0.1);
-  for (int i = 0; i < 8; ++i) policy.iterated(0);
-  EXPECT_EQ(policy.workers().worker(0).context(), 105);
-  policy.iterated(0);  // ten tokens are done
+  for (int i = 0; i < 9; ++i) policy.iterated(0);
+  EXPECT_EQ(policy.workers().worker(0).context(), 105) << "ten tokens are what was predicted";
+  policy.iterated(0);
   EXPECT_GT(policy.workers().worker(0).context(), 105);
   policy.ended(1, 20);
   EXPECT_EQ(policy.workers().worker(0).requests(), 0);

@@ -99,6 +99,29 @@ TEST(PackingError, EndsWithItsRequest) {
   expect_error(worker.error(), -180, -1);
 }
 
+// Given a request that ends exactly as predicted; expects no error, also while it makes its last token.
+TEST(PackingError, IsNoneIfThePredictionWasRight) {
+  PackedWorker worker = decoding(2, 5);
+  for (int i = 0; i < 4; ++i) worker.iterated();
+  EXPECT_FALSE(worker.overdue());
+  worker.remove(0, 5);
+  expect_error(worker.error(), 0, 0);
+  worker.iterated();
+  ASSERT_TRUE(worker.overdue());
+  EXPECT_EQ(worker.overdue()->made, 6);
+}
+
+// Given three requests that each make a token, again and again; expects their thirds to be whole iterations.
+TEST(PackingError, CountsThirdsExactly) {
+  PackedWorker worker = decoding(4, 100);
+  worker.remove(3, 50);
+  for (int i = 0; i < 50; ++i) {
+    EXPECT_EQ(worker.error().requests(), -1) << i;
+    for (PackedWorker::Handle request = 0; request < 3; ++request) worker.tokens_made(request, 1);
+  }
+  expect_error(worker.error(), 0, 0);
+}
+
 // Given the tokens of one of two decoding requests; expects half an iteration for each.
 TEST(PackingError, FollowsTheTokensOfSingleRequests) {
   PackedWorker worker = decoding(3, 20);
