@@ -29,6 +29,7 @@
 #include "controller/kube/curl_transport.h"
 #include "controller/reconcile/controller.h"
 #include "controller/runtime/attached_runtime.h"
+#include "controller/runtime/chain_runtime.h"
 #include "controller/runtime/kubernetes_runtime.h"
 #include "controller/runtime/local_runtime.h"
 #include "controller/store/directory_store.h"
@@ -71,7 +72,7 @@ struct KubernetesParts final : Parts {
   std::unique_ptr<Leadership> leader;
   LeaseThread* lease = nullptr;
   std::unique_ptr<KubernetesStore> store_;
-  std::unique_ptr<KubernetesRuntime> runtime_;
+  std::unique_ptr<ChainRuntime> runtime_;
 
   ~KubernetesParts() override {
     // Destroy the watches before the transport that carries them.
@@ -147,10 +148,10 @@ Result<std::unique_ptr<Parts>> kubernetes_parts(const AppOptions& options, Waker
   parts->store_ = std::make_unique<KubernetesStore>(
       client, identity, seed + 1,
       StoreScope{options.instance, namespaces, {options.plain_names.begin(), options.plain_names.end()}});
-  parts->runtime_ = std::make_unique<KubernetesRuntime>(
+  parts->runtime_ = std::make_unique<ChainRuntime>(std::make_unique<KubernetesRuntime>(
       client,
       PodDefaults{options.worker_image, options.fetch_image, options.instance, options.any_pod_template, std::move(token)},
-      seed + 3, namespaces);
+      seed + 3, namespaces));
   return std::unique_ptr<Parts>(std::move(parts));
 }
 
@@ -257,7 +258,8 @@ Result<std::unique_ptr<Parts>> local_parts(const AppOptions& options) {
   if (options.keep_workers) {
     WINDLASS_ASSIGN_OR_RETURN(records, WorkerRecords::open(directory / "workers"));
   }
-  parts->runtime_ = std::make_unique<LocalRuntime>(runtime, *parts->transport, std::move(records));
+  parts->runtime_ =
+      std::make_unique<ChainRuntime>(std::make_unique<LocalRuntime>(runtime, *parts->transport, std::move(records)));
   return std::unique_ptr<Parts>(std::move(parts));
 }
 

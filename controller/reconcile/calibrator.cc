@@ -100,7 +100,8 @@ std::optional<planner::WorkerEstimate> Calibrator::estimate(const Configuration&
                                  !known->profile.first.empty(),
                                  known->learner.estimate(),
                                  known->contexts,
-                                 known->prompts};
+                                 known->prompts,
+                                 configuration.stages};
 }
 
 void Calibrator::keep(const std::set<std::string>& workers, const std::set<Configuration>& configurations) {

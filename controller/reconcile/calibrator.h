@@ -27,6 +27,7 @@ struct Configuration {
   std::string engine;  // spec.engine.type: engines have different times
   std::string accelerator;
   int gpus_per_worker = 0;
+  int stages = 1;  // planner::GpuSplit
 
   auto operator<=>(const Configuration&) const = default;
 };

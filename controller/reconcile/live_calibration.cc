@@ -21,8 +21,14 @@ constexpr double kNewsShare = 0.02;     // a correction must have changed this m
 constexpr double kSamplesGrowth = 1.1;  // or the samples must have grown this much
 constexpr double kJustReadyS = 60;      // a worker is probed within this time of becoming ready
 
-Configuration configuration_of(const api::ModelService& service, const std::string& accelerator, int gpus) {
-  return {service.metadata.name_space, profile_model(service), api::to_string(service.spec.engine.type), accelerator, gpus};
+Configuration configuration_of(const api::ModelService& service, const std::string& accelerator,
+                               const planner::GpuSplit& split) {
+  return {service.metadata.name_space,
+          profile_model(service),
+          api::to_string(service.spec.engine.type),
+          accelerator,
+          split.gpus(),
+          split.stages};
 }
 
 // Visits the service's entries, which are adjacent. Visiting all entries for every service would be quadratic.
@@ -86,16 +92,17 @@ void LiveCalibration::step(const std::vector<ServiceView>& services, const std::
     if (!view.planned->shape) continue;
     const std::vector<MeasuredWorker> measured = by_model.of(*view.service);
     std::map<Configuration, planner::LinearCoefficients> bases;
-    const auto base_of = [&](const std::string& accelerator, int gpus) -> const planner::LinearCoefficients* {
+    const auto base_of = [&](const std::string& accelerator,
+                             const planner::GpuSplit& split) -> const planner::LinearCoefficients* {
       const auto spec = specs.find(accelerator);
-      if (spec == specs.end() || gpus < 1) return nullptr;
-      const Configuration configuration = configuration_of(*view.service, accelerator, gpus);
+      if (spec == specs.end() || split.gpus() < 1) return nullptr;
+      const Configuration configuration = configuration_of(*view.service, accelerator, split);
       const auto [found, fresh] = bases.try_emplace(configuration);
       if (!fresh) return &found->second;
-      found->second = planner::linear_coefficients(*view.planned->shape, *spec->second, gpus, view.planned->engine);
+      found->second = planner::linear_coefficients(*view.planned->shape, *spec->second, split, view.planned->engine);
       for (const MeasuredWorker& one : measured) {
         const api::PerformanceProfile& profile = *one.profile;
-        if (one.accelerator != accelerator || profile.spec.gpus_per_worker != gpus) continue;
+        if (one.accelerator != accelerator || profile.spec.gpus_per_worker != split.gpus() || split.stages > 1) continue;
         // If two engines run the same configuration, the first one listed is the one that was measured.
         if (profile_of_.emplace(profile.metadata.uid, configuration).first->second != configuration) continue;
         const Fit& fit = fit_of(profile, configuration, *view.planned->shape, *spec->second, found->second);
@@ -110,10 +117,11 @@ void LiveCalibration::step(const std::vector<ServiceView>& services, const std::
     const planner::Lengths lengths = lengths_of(*view.planned);
     for (const Worker& worker : *view.workers) {
       const dispatch::Role role = role_of(worker);
+      const planner::GpuSplit split(worker.gpus / worker.stages, worker.stages);
       const WorkerPage* page = worker.ready && signals != nullptr ? signals->worker_page(worker.uid) : nullptr;
-      const auto* base = page == nullptr ? nullptr : base_of(worker.accelerator, worker.gpus);
+      const auto* base = page == nullptr ? nullptr : base_of(worker.accelerator, split);
       if (base == nullptr) continue;
-      const Configuration configuration = configuration_of(*view.service, worker.accelerator, worker.gpus);
+      const Configuration configuration = configuration_of(*view.service, worker.accelerator, split);
       calibrator_.learn(configuration, worker.uid, *page, lengths, *base, role);
       if (probes != nullptr && role == dispatch::Role::kUnified)
         probe(view, configuration, worker, *page, *base, *probes, wall_s);

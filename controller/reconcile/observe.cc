@@ -57,6 +57,7 @@ planner::Worker to_planner(const Worker& worker, const Signals& signals, double 
   out.address = worker.address;
   out.spec_hash = worker.spec_hash;
   out.node = worker.node;
+  for (const ChainServer& server : worker.later) out.later_nodes.push_back(server.node);
   out.node_leaving = worker.node_leaving;
   out.max_concurrency = worker.max_concurrency;
   out.can_change_role = !worker.duty_token.empty();
@@ -129,11 +130,15 @@ void count_for_others(const Worker& worker, planner::Snapshot& snapshot) {
   for (planner::AcceleratorState& accelerator : snapshot.accelerators) {
     if (accelerator.spec.name == worker.accelerator) accelerator.used_by_others += worker.gpus;
   }
-  planner::NodeState at;
-  at.name = worker.node;
-  at.accelerator = worker.accelerator;
-  const auto node = std::lower_bound(snapshot.nodes.begin(), snapshot.nodes.end(), at, before);
-  if (node != snapshot.nodes.end() && !before(at, *node)) node->used_by_others += worker.gpus;
+  const auto take = [&](const std::string& name) {
+    planner::NodeState at;
+    at.name = name;
+    at.accelerator = worker.accelerator;
+    const auto node = std::lower_bound(snapshot.nodes.begin(), snapshot.nodes.end(), at, before);
+    if (node != snapshot.nodes.end() && !before(at, *node)) node->used_by_others += worker.gpus / worker.stages;
+  };
+  take(worker.node);
+  for (const ChainServer& server : worker.later) take(server.node);
 }
 
 // Assigns each worker to its service, or to the orphans or strays.

@@ -25,6 +25,12 @@ dispatch::Chain chain_of(const Worker& worker, const ServiceMemory* memory, std:
   dispatch::Chain chain;
   chain.id = chain_id(worker);
   chain.hops = {worker.address};
+  // A chain that is going may have lost a server. It gets no request anyway.
+  const bool whole =
+      std::none_of(worker.later.begin(), worker.later.end(), [](const auto& one) { return one.address.empty(); });
+  for (const ChainServer& server : worker.later) {
+    if (whole) chain.hops.push_back(server.address);
+  }
   chain.token = worker.token;
   chain.role = role_of(worker);
   chain.draining = worker.draining_since_s || worker.terminating || worker.changing_role_since_s;

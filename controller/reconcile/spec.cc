@@ -152,7 +152,7 @@ GpuCapacity capacity_from_spec(const api::AcceleratorClass& object) {
 }
 
 Launch worker_spec(const api::ModelService& service, const planner::Pool& pool, int slot,
-                   const api::AcceleratorClass& accelerator) {
+                   const api::AcceleratorClass& accelerator, int layers) {
   Launch out;
   out.name = fmt::format("{}-{}-{}", service.metadata.name, pool.name, slot);
   out.name_space = service.metadata.name_space;
@@ -165,6 +165,8 @@ Launch worker_spec(const api::ModelService& service, const planner::Pool& pool, 
   out.resource_name = accelerator.spec.resource_name;
   out.node_selector = accelerator.spec.node_selector;
   out.gpus = pool.spec.gpus();
+  out.stages = pool.spec.pipeline_stages;
+  out.layers = out.stages > 1 ? layers : 0;
   out.settings = pool.spec.engine;
   out.max_concurrency = pool.each.max_concurrency;
   if (const auto chosen = planner::told(pool.spec.engine).max_sequences) {

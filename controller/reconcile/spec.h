@@ -28,8 +28,8 @@ namespace windlass::controller {
 // The capacity of a class without nodes to read: spec.capacity.maxGPUs, or the GPUs of one node.
 [[nodiscard]] GpuCapacity capacity_from_spec(const api::AcceleratorClass& object);
 
-// The worker in `slot` of `pool`. `accelerator` is the pool's class.
+// The worker in `slot` of `pool`. `accelerator` is the pool's class. `layers`: of the model; only chains need them.
 [[nodiscard]] Launch worker_spec(const api::ModelService& service, const planner::Pool& pool, int slot,
-                                 const api::AcceleratorClass& accelerator);
+                                 const api::AcceleratorClass& accelerator, int layers = 0);
 
 }  // namespace windlass::controller

@@ -28,6 +28,7 @@
 #include "controller/runtime/pod.h"
 #include "planner/base/duration.h"
 #include "planner/catalog/dtype.h"
+#include "planner/deployment/deployment.h"
 #include "planner/deployment/engine_settings.h"
 
 namespace windlass::controller {
@@ -76,7 +77,7 @@ struct Asked {
 
   [[nodiscard]] const std::string& host() const { return address.host; }
   [[nodiscard]] std::string port() const { return std::to_string(address.port); }
-  [[nodiscard]] std::string gpus() const { return std::to_string(spec.gpus); }
+  [[nodiscard]] std::string gpus() const { return std::to_string(spec.gpus_of_server()); }
   // The kubelet fills in a pod's role, which may change between two starts of a container.
   [[nodiscard]] std::string role() const {
     return address.host == pod_address().host ? fmt::format("$({})", kRoleVariable) : spec.role;
@@ -121,12 +122,16 @@ Grammar windlass_grammar(const Asked& asked) {
                  {{"--max-concurrent"}, asked.batch()},
                  {{"--drain-timeout"}, print_duration(asked.spec.drain_timeout_s)}};
   if (asked.spec.has_phase()) out.options.push_back({{"--role"}, asked.role(), true});
+  if (asked.spec.stages > 1) {
+    const auto blocks = planner::blocks_of_stage(asked.spec.layers, asked.spec.stage, asked.spec.stages);
+    out.options.push_back({{"--blocks"}, fmt::format("{}:{}", blocks.first, blocks.end), true});
+  }
   const std::string backend = asked.users({"--backend"});
   const bool cuda = backend.empty() ? runs_cuda(asked.spec.resource_name) : backend == "cuda";
   if (cuda && backend.empty()) {
     out.options.push_back({{"--backend"}, "cuda"});
     // GPU slices have no collectives between them.
-    if (asked.spec.gpus > 1 && asked.spec.resource_name == kWholeGpus)
+    if (asked.spec.gpus_of_server() > 1 && asked.spec.resource_name == kWholeGpus)
       out.options.push_back({{"--tensor-parallel"}, asked.gpus()});
   }
   if (asked.bounded()) out.options.push_back({{"--max-context-tokens"}, asked.context()});

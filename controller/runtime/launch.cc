@@ -60,6 +60,7 @@ std::string digest_of(const char* version, const json& identity) {
 // Default values are not hashed, so a setting added by a later version restarts no worker.
 std::string second_version(const Launch& launch) {
   json said = identity_of(launch);
+  if (launch.stages > 1) said["stages"] = launch.stages;
   for (auto one = said.begin(); one != said.end();) {
     const bool nothing = one->is_structured() ? one->empty() : *one == "" || *one == 0;
     one = nothing ? said.erase(one) : std::next(one);

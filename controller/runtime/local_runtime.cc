@@ -368,6 +368,8 @@ Result<void> LocalRuntime::create(const Launch& spec) {
   worker.role = spec.role;
   worker.accelerator = spec.accelerator;
   worker.gpus = spec.gpus;
+  worker.stages = spec.stages;
+  worker.stage = spec.stage;
   worker.max_concurrency = spec.max_concurrency;
   worker.spec_hash = spec.hash();
   if (is_ours(spec)) worker.duty_token = duty_token_;

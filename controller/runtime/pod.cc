@@ -123,35 +123,40 @@ json environment(const Launch& spec) {
 }
 
 json metadata_of(const Launch& spec, const PodDefaults& defaults) {
-  return {{"name", spec.name},
-          {"namespace", spec.name_space},
-          {"labels",
-           {{"app.kubernetes.io/name", "windlass"},
-            {"app.kubernetes.io/component", "worker"},
-            {"app.kubernetes.io/managed-by", "windlass-controller"},
-            {kInstanceLabel, defaults.instance},
-            {"windlass.dev/service", spec.service},
-            {"windlass.dev/pool", spec.pool},
-            {"windlass.dev/slot", std::to_string(spec.slot)},
-            {kRoleLabel, spec.role}}},
-          {"annotations",
-           {{"windlass.dev/spec-hash", spec.hash()},
-            {"windlass.dev/accelerator", spec.accelerator},
-            {"windlass.dev/gpus", std::to_string(spec.gpus)},
-            {"windlass.dev/max-concurrency", std::to_string(spec.max_concurrency)}}},
-          {"ownerReferences",
-           {{{"apiVersion", "windlass.dev/v1alpha1"},
-             {"kind", "ModelService"},
-             {"name", spec.service},
-             {"uid", spec.service_uid},
-             {"controller", true},
-             {"blockOwnerDeletion", true}}}}};
+  json metadata = {{"name", spec.name},
+                   {"namespace", spec.name_space},
+                   {"labels",
+                    {{"app.kubernetes.io/name", "windlass"},
+                     {"app.kubernetes.io/component", "worker"},
+                     {"app.kubernetes.io/managed-by", "windlass-controller"},
+                     {kInstanceLabel, defaults.instance},
+                     {"windlass.dev/service", spec.service},
+                     {"windlass.dev/pool", spec.pool},
+                     {"windlass.dev/slot", std::to_string(spec.slot)},
+                     {kRoleLabel, spec.role}}},
+                   {"annotations",
+                    {{"windlass.dev/spec-hash", spec.hash()},
+                     {"windlass.dev/accelerator", spec.accelerator},
+                     {"windlass.dev/gpus", std::to_string(spec.gpus)},
+                     {"windlass.dev/max-concurrency", std::to_string(spec.max_concurrency)}}},
+                   {"ownerReferences",
+                    {{{"apiVersion", "windlass.dev/v1alpha1"},
+                      {"kind", "ModelService"},
+                      {"name", spec.service},
+                      {"uid", spec.service_uid},
+                      {"controller", true},
+                      {"blockOwnerDeletion", true}}}}};
+  if (spec.stages > 1) {
+    metadata["annotations"][kStages] = std::to_string(spec.stages);
+    metadata["annotations"][kStage] = std::to_string(spec.stage);
+  }
+  return metadata;
 }
 
 // Without the model's volume.
 json container_of(const Launch& spec, const PodDefaults& defaults, const std::string& image, const EngineCommand& command,
                   const json& env) {
-  const json units = {{spec.resource_name, std::to_string(spec.gpus)}};
+  const json units = {{spec.resource_name, std::to_string(spec.gpus_of_server())}};
   const bool windlass = spec.engine == "Windlass";
   json container = {{"name", kWorkerContainer},
                     {"image", image},
@@ -192,8 +197,9 @@ json container_of(const Launch& spec, const PodDefaults& defaults, const std::st
 // Without containers and the model's volume.
 json bare_pod_spec(const Launch& spec) {
   // NCCL and the engines pass tensors between a worker's processes through shared memory, and a container's default is 64 MiB.
-  const json shm = {{"name", "shm"},
-                    {"emptyDir", {{"medium", "Memory"}, {"sizeLimit", fmt::format("{}Gi", 2 * std::max(1, spec.gpus))}}}};
+  const json shm = {
+      {"name", "shm"},
+      {"emptyDir", {{"medium", "Memory"}, {"sizeLimit", fmt::format("{}Gi", 2 * std::max(1, spec.gpus_of_server()))}}}};
   return {
       {"restartPolicy", "Always"},
       {"automountServiceAccountToken", false},

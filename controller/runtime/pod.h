@@ -23,6 +23,8 @@ inline constexpr const char* kDutyToken = "WINDLASS_DUTY_TOKEN";
 inline constexpr const char* kRoleVariable = "WINDLASS_ROLE";
 inline constexpr const char* kRoleLabel = "windlass.dev/role";
 inline constexpr const char* kChangingRoleSince = "windlass.dev/changing-role-since";  // annotation: Unix seconds
+inline constexpr const char* kStages = "windlass.dev/stages";  // annotation: the servers of its chain; absent: it is no chain
+inline constexpr const char* kStage = "windlass.dev/stage";    // annotation: which of them it is, from 0
 inline constexpr const char* kDrainFinalizer = "windlass.dev/drain";
 inline constexpr const char* kDrainingSince = "windlass.dev/draining-since";  // annotation: Unix seconds
 

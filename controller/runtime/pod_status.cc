@@ -221,6 +221,8 @@ std::optional<Worker> worker_of(const json& pod) {
   worker.accelerator = text_at(pod, {"metadata", "annotations", "windlass.dev/accelerator"});
   worker.gpus = number(text_at(pod, {"metadata", "annotations", "windlass.dev/gpus"}), 1);
   worker.pool = planner::pool_of_name(text_at(*labels, {"windlass.dev/pool"}), worker.accelerator, worker.gpus).name;
+  worker.stages = std::max(1, number(text_at(pod, {"metadata", "annotations", kStages}), 1));
+  worker.stage = std::clamp(number(text_at(pod, {"metadata", "annotations", kStage}), 0), 0, worker.stages - 1);
   worker.max_concurrency = number(text_at(pod, {"metadata", "annotations", "windlass.dev/max-concurrency"}), 1);
   worker.spec_hash = text_at(pod, {"metadata", "annotations", "windlass.dev/spec-hash"});
   worker.token = variable_of(pod, kWorkerToken);

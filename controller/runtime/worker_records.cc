@@ -36,6 +36,8 @@ json to_json(const WorkerRecord& record) {
           {"role", worker.role},
           {"accelerator", worker.accelerator},
           {"gpus", worker.gpus},
+          {"stages", worker.stages},
+          {"stage", worker.stage},
           {"maxConcurrency", worker.max_concurrency},
           {"specHash", worker.spec_hash},
           {"uid", worker.uid},
@@ -66,6 +68,8 @@ WorkerRecord record_of(const json& value) {
   value.at("role").get_to(worker.role);
   value.at("accelerator").get_to(worker.accelerator);
   value.at("gpus").get_to(worker.gpus);
+  worker.stages = value.value("stages", 1);
+  worker.stage = value.value("stage", 0);
   worker.pool = planner::pool_of_name(value.at("pool").get<std::string>(), worker.accelerator, worker.gpus).name;
   value.at("maxConcurrency").get_to(worker.max_concurrency);
   value.at("specHash").get_to(worker.spec_hash);

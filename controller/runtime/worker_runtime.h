@@ -43,7 +43,10 @@ struct Launch {
   std::string accelerator;    // AcceleratorClass
   std::string resource_name;  // the class's resource, e.g. nvidia.com/gpu
   std::map<std::string, std::string> node_selector;
-  int gpus = 1;
+  int gpus = 1;                           // of all its servers
+  int stages = 1;                         // servers (planner::GpuSplit), each a pod or process of its own
+  int stage = 0;                          // which of them this is; a whole worker is its first one
+  int layers = 0;                         // of the model, for chains
   int max_concurrency = 1;                // requests that it may run at the same time
   planner::EngineSettings settings = {};  // Pool::spec.engine
 
@@ -61,6 +64,8 @@ struct Launch {
   std::string priority_class;
 
   bool operator==(const Launch&) const = default;
+
+  [[nodiscard]] int gpus_of_server() const { return gpus / stages; }
 
   // Whether it serves only one phase of requests.
   [[nodiscard]] bool has_phase() const { return role == "prefill" || role == "decode"; }
@@ -82,6 +87,14 @@ struct Launch {
   [[nodiscard]] static bool matches(std::string_view recorded_hash, std::string_view known_hashes);
 };
 
+// Where one of a chain's servers is.
+struct ChainServer {
+  std::string address;  // "host:port", empty until it is known
+  std::string node;     // empty: none yet
+
+  bool operator==(const ChainServer&) const = default;
+};
+
 // The current state of a worker.
 struct Worker {
   std::string name;
@@ -93,13 +106,16 @@ struct Worker {
   int slot = 0;
   std::string role;
   std::string accelerator;
-  int gpus = 0;
+  int gpus = 0;    // as in Launch
+  int stages = 1;  // as in Launch
+  int stage = 0;   // as in Launch
   int max_concurrency = 1;
   std::string spec_hash;
 
-  std::string address;     // "host:port", empty until it is known
-  std::string token;       // callers must send this token; empty: none needed. Never log it
-  std::string duty_token;  // allows changes of its role; empty: its role cannot be changed. Never log it
+  std::vector<ChainServer> later;  // a chain's servers after the first one, if this is the whole chain
+  std::string address;             // "host:port", empty until it is known
+  std::string token;               // callers must send this token; empty: none needed. Never log it
+  std::string duty_token;          // allows changes of its role; empty: its role cannot be changed. Never log it
   bool ready = false;
   bool failed = false;         // it ended or keeps crashing; see message
   bool unschedulable = false;  // no node has room for it

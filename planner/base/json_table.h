@@ -9,9 +9,9 @@
 //
 // Fields are written and read in the table's order; reading reports the first error. A member may be a string, a bool, a double
 // (as json_number writes it), an integer, an enumeration (json_values(JsonType<Enum>) lists its values, to_string() names
-// them), a std::vector of types with a table, a std::array of doubles, a type with a table, or a std::optional of these, which
-// is omitted when empty. Use hook() for a member that fits no rule. json_object() also accepts other kinds of fields that have
-// their own reader, for read_fields() (controller/api/json.cc). Pure.
+// them), a std::vector of strings or of types with a table, a std::array of doubles, a type with a table, or a std::optional of
+// these, which is omitted when empty. Use hook() for a member that fits no rule. json_object() also accepts other kinds of
+// fields that have their own reader, for read_fields() (controller/api/json.cc). Pure.
 #pragma once
 
 #include <array>
@@ -129,7 +129,12 @@ void read_value(JsonReader& reader, const char* key, T& value, std::int64_t low 
     value = read_enum(reader, key, JsonType<T>{});
   } else if constexpr (detail::kIsVector<T>) {
     reader.list(key, [&](const nlohmann::json& element, const std::string& path) {
-      value.push_back(reader.unwrap(read_json<typename T::value_type>(element, path)));
+      if constexpr (std::is_same_v<typename T::value_type, std::string>) {
+        if (!element.is_string()) return reader.fail(key, element, "a list of strings");
+        value.push_back(element.get<std::string>());
+      } else {
+        value.push_back(reader.unwrap(read_json<typename T::value_type>(element, path)));
+      }
     });
   } else if constexpr (detail::kIsArray<T>) {
     const nlohmann::json& list = reader.require(key);

@@ -85,6 +85,17 @@ double weight_bytes(const ModelShape& shape) {
   return sum;
 }
 
+double server_weight_bytes(const ModelShape& shape, double layers) {
+  double lookup = 0, output = 0, outside = 0;
+  for (const WeightMatrix& matrix : weight_matrices(shape)) {
+    if (matrix.role == MatrixRole::kLookup) lookup += bytes(shape, matrix);
+    if (matrix.role == MatrixRole::kOutput) output += bytes(shape, matrix);
+    const bool at_an_end = matrix.role == MatrixRole::kLookup || matrix.role == MatrixRole::kOutput;
+    if (matrix.stored && at_an_end) outside += bytes(shape, matrix);
+  }
+  return layers / shape.layers * (weight_bytes(shape) - outside) + std::max(lookup, output);
+}
+
 double matmul_weight_bytes(const ModelShape& shape) {
   double sum = 0;
   for (const WeightMatrix& matrix : weight_matrices(shape)) sum += multiplied(matrix) ? bytes(shape, matrix) : 0;

@@ -105,6 +105,8 @@ struct ModelShape {
 [[nodiscard]] double expected_distinct_experts(const ModelShape& shape, double tokens);
 
 [[nodiscard]] double weight_bytes(const ModelShape& shape);
+// The part of a server that has `layers` of the model's layers and, if that is more than the output matrix, its embedding.
+[[nodiscard]] double server_weight_bytes(const ModelShape& shape, double layers);
 // Bytes of the weights of matmul_parameter_count.
 [[nodiscard]] double matmul_weight_bytes(const ModelShape& shape);
 // Expected bytes that an iteration over `tokens` tokens reads: experts that no token chose are not read.

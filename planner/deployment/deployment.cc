@@ -64,6 +64,10 @@ void add_chain(Deployment& deployment, Chain chain, const std::vector<WorkerSpec
   deployment.chains.push_back(std::move(chain));
 }
 
+BlockRange blocks_of_stage(int layers, int stage, int stages) {
+  return {layers * stage / stages, layers * (stage + 1) / stages};
+}
+
 int gpus_of(const Deployment& deployment) {
   int gpus = 0;
   for (const Pool& pool : deployment.pools) gpus += pool.workers * pool.spec.gpus();

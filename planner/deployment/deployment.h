@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/catalog/gpu_split.h"
 #include "planner/deployment/engine_settings.h"
 #include "planner/deployment/pool_name.h"
 #include "planner/dispatch/dispatch_settings.h"
@@ -19,12 +20,13 @@ namespace windlass::planner {
 struct WorkerSpec {
   std::string accelerator;  // name of its class
   int tensor_parallel = 1;
-  int pipeline_stages = 1;
+  int pipeline_stages = 1;        // more than one: the worker is a chain of servers (GpuSplit)
   EngineSettings engine = {};     // kv_blocks 0: as many as fit next to the weights
   double power_share = 1;         // power limit of its GPUs, as a fraction (Splitwise's HHcap)
   bool length_predictor = false;  // runs TetriInfer's predictor next to the model
 
   [[nodiscard]] int gpus() const { return tensor_parallel * pipeline_stages; }
+  [[nodiscard]] GpuSplit split() const { return {tensor_parallel, pipeline_stages}; }
 
   bool operator==(const WorkerSpec&) const = default;
 };
@@ -100,6 +102,15 @@ struct Deployment {
 
   bool operator==(const Deployment&) const = default;
 };
+
+// The layers of one stage of a worker, from `first` to `end` - 1. Stages have as many layers as each other, or one more.
+struct BlockRange {
+  int first = 0, end = 0;
+
+  bool operator==(const BlockRange&) const = default;
+};
+// REQUIRES: 0 <= stage < stages <= layers.
+[[nodiscard]] BlockRange blocks_of_stage(int layers, int stage, int stages);
 
 // Adds a chain whose hops run on workers of these specs. Each worker is the next slot in the pool of its spec and the chain's
 // role.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <tuple>
 
 #include <Eigen/Dense>
 #include <fmt/format.h>
@@ -287,11 +288,12 @@ double relative_deviation(const LinearCoefficients& base, const IterationEstimat
   return seconds > 0 ? deviation_s(base, estimate, content) / seconds : std::numeric_limits<double>::infinity();
 }
 
-const WorkerEstimate* find_estimate(std::span<const WorkerEstimate> estimates, const std::string& accelerator, int gpus) {
+const WorkerEstimate* find_estimate(std::span<const WorkerEstimate> estimates, const std::string& accelerator,
+                                    const GpuSplit& split) {
   const WorkerEstimate* nearest = nullptr;
   const auto distance = [&](const WorkerEstimate& one) {
-    const std::int64_t off = std::int64_t{one.gpus_per_worker} - gpus;
-    return off <= 0 ? -off : (std::int64_t{1} << 32) + off;
+    const std::int64_t off = std::int64_t{one.gpus_per_worker} - split.gpus();
+    return std::tuple(one.stages != split.stages, off > 0, std::abs(off));
   };
   for (const WorkerEstimate& one : estimates) {
     if (one.accelerator != accelerator || !makes_sense(one.estimate)) continue;
@@ -300,10 +302,10 @@ const WorkerEstimate* find_estimate(std::span<const WorkerEstimate> estimates, c
   return nearest;
 }
 
-LinearCoefficients believed_coefficients(const ModelShape& shape, const AcceleratorSpec& spec, int gpus, EngineType engine,
-                                         std::span<const WorkerEstimate> estimates) {
-  const LinearCoefficients base = linear_coefficients(shape, spec, gpus, engine);
-  const WorkerEstimate* known = find_estimate(estimates, spec.name, gpus);
+LinearCoefficients believed_coefficients(const ModelShape& shape, const AcceleratorSpec& spec, const GpuSplit& split,
+                                         EngineType engine, std::span<const WorkerEstimate> estimates) {
+  const LinearCoefficients base = linear_coefficients(shape, spec, split, engine);
+  const WorkerEstimate* known = find_estimate(estimates, spec.name, split);
   return known == nullptr ? base : estimated(base, known->estimate);
 }
 
@@ -323,7 +325,7 @@ std::optional<SheetAdvice> advise_on_sheet(const ModelShape& shape, const Accele
                                            const WorkerEstimate& measured) {
   constexpr double kOff = 4.0 / 3;  // in either direction
   const IterationEstimate& estimate = measured.estimate;
-  const LinearCoefficients sheet = linear_coefficients(shape, spec, measured.gpus_per_worker, engine);
+  const LinearCoefficients sheet = linear_coefficients(shape, spec, measured.split(), engine);
   if (estimate.largest_batch < 1 || !is_sure(sheet, estimate)) return std::nullopt;
   const LinearModel planned(sheet), believed(estimated(sheet, estimate));
   const double batch = std::max(1.0, estimate.seen_batch);

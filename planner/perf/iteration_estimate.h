@@ -114,18 +114,23 @@ struct WorkerEstimate {
   bool from_profile = false;  // its start was a PerformanceProfile
   IterationEstimate estimate;
   TokenRange contexts = {}, prompts = {};  // that the profile measured
+  int stages = 1;                          // GpuSplit::stages
+
+  [[nodiscard]] GpuSplit split() const { return {gpus_per_worker / stages, stages}; }
 
   bool operator==(const WorkerEstimate&) const = default;
 };
 
-// The estimate of this kind of worker; otherwise that of another number of GPUs of the same class, the nearest below or else
-// above, because a wrong data sheet is wrong for any number. nullptr: no valid measurement of the class.
+// The estimate of this kind of worker; otherwise that of another number of GPUs of the same class, with as many stages if there
+// is one, the nearest below or else above, because a wrong data sheet is wrong for any number. nullptr: no valid measurement of
+// the class.
 [[nodiscard]] const WorkerEstimate* find_estimate(std::span<const WorkerEstimate> estimates, const std::string& accelerator,
-                                                  int gpus);
+                                                  const GpuSplit& split);
 
 // The best known coefficients of such a worker: measured if available, otherwise from the data sheet.
-[[nodiscard]] LinearCoefficients believed_coefficients(const ModelShape& shape, const AcceleratorSpec& spec, int gpus,
-                                                       EngineType engine, std::span<const WorkerEstimate> estimates);
+[[nodiscard]] LinearCoefficients believed_coefficients(const ModelShape& shape, const AcceleratorSpec& spec,
+                                                       const GpuSplit& split, EngineType engine,
+                                                       std::span<const WorkerEstimate> estimates);
 
 // How far the best known coefficients of a worker have moved from `before`, for decoding or for prompts, whichever is more: a
 // factor of at least 1. Values uncertain by more than about 15 % count as unmoved. `sheet`: the units of the estimate.

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "planner/catalog/efficiency.h"
+#include "planner/perf/hop_times.h"
 #include "planner/perf/operator_model.h"
 #include "planner/perf/profile_operators.h"
 
@@ -27,6 +28,17 @@ double all_reduce_latency_s(const AcceleratorSpec& spec, int gpus) {
   return gpus <= 1 ? 0 : 2.0 * std::log2(gpus) * spec.intra_link_latency_s;
 }
 
+// With more GPUs than KV heads each head is stored on several GPUs, and its bytes are read and kept that many times.
+double kv_copies(const ModelShape& shape, int gpus) { return std::max(1.0, static_cast<double>(gpus) / kv_shards(shape)); }
+
+// M = N m_gpu - m_model, minus activations: the residual stream and its norms in full, the MLP's inner width divided by N.
+double memory_for_cache(const ModelShape& shape, const AcceleratorSpec& spec, int gpus, const Efficiency& efficiency,
+                        double weights) {
+  const double chunk = std::min(efficiency.prefill_chunk_tokens, shape.max_context_tokens);
+  const double activation_bytes = chunk * bytes_of(shape.dtype) * (4.0 * shape.hidden * gpus + 2.0 * shape.intermediate);
+  return gpus * spec.memory_bytes * efficiency.memory - weights - activation_bytes;
+}
+
 }  // namespace
 
 LinearCoefficients linear_coefficients(const ModelShape& shape, const AcceleratorSpec& spec, int gpus,
@@ -35,9 +47,7 @@ LinearCoefficients linear_coefficients(const ModelShape& shape, const Accelerato
   const double flops_per_s = n * peak_flops_for(spec, shape.dtype) * efficiency.compute;
   const double bytes_per_s = n * spec.memory_bandwidth_bytes_per_s * efficiency.bandwidth;
   const double element = bytes_of(shape.dtype);
-  // With more GPUs than KV heads each head is stored on several GPUs, and its bytes are read and kept that many times.
-  const double kv_copies = std::max(1.0, n / kv_shards(shape));
-  const double kv_bytes = kv_bytes_per_token(shape) * kv_copies;
+  const double kv_bytes = kv_bytes_per_token(shape) * kv_copies(shape, gpus);
 
   const double all_reduces = 2.0 * shape.layers;  // after attention and after the MLP
   const double token_comm_s =
@@ -55,11 +65,7 @@ LinearCoefficients linear_coefficients(const ModelShape& shape, const Accelerato
   c.c2 = token_compute_s + token_comm_s;
   c.c3 = fixed_s;
 
-  // M = N m_gpu - m_model, minus activations: the residual stream and its norms in full, the MLP's inner width divided by N.
-  const double chunk = std::min(efficiency.prefill_chunk_tokens, shape.max_context_tokens);
-  const double activation_bytes = chunk * element * (4.0 * shape.hidden * n + 2.0 * shape.intermediate);
-  const double kv_memory = n * spec.memory_bytes * efficiency.memory - weight_bytes(shape) - activation_bytes;
-  c.kv_capacity_tokens = std::floor(kv_memory / kv_bytes);
+  c.kv_capacity_tokens = std::floor(memory_for_cache(shape, spec, gpus, efficiency, weight_bytes(shape)) / kv_bytes);
   return c;
 }
 
@@ -99,9 +105,28 @@ LinearCoefficients roofline_line(const ModelShape& shape, const AcceleratorSpec&
   return line;
 }
 
-LinearCoefficients linear_coefficients(const ModelShape& shape, const AcceleratorSpec& spec, int gpus, EngineType engine) {
-  if (!has_roofline_line(shape, engine)) return linear_coefficients(shape, spec, gpus, Efficiency{});
-  return roofline_line(shape, spec, gpus, *overhead_of(engine));
+LinearCoefficients linear_coefficients(const ModelShape& shape, const AcceleratorSpec& spec, const GpuSplit& split,
+                                       EngineType engine) {
+  const LinearCoefficients server = has_roofline_line(shape, engine)
+                                        ? roofline_line(shape, spec, split.tensor_parallel, *overhead_of(engine))
+                                        : linear_coefficients(shape, spec, split.tensor_parallel, Efficiency{});
+  return split.stages > 1 ? chained(server, shape, spec, split) : server;
+}
+
+LinearCoefficients chained(const LinearCoefficients& server, const ModelShape& shape, const AcceleratorSpec& spec,
+                           const GpuSplit& split) {
+  const HopTimes hop = hop_times(shape, spec.inter_link_bandwidth_bytes_per_s, spec.inter_link_latency_s);
+  const double hops = split.stages - 1;
+  LinearCoefficients chain = server;
+  chain.k1 += hops * hop.s_per_token;
+  chain.c1 += hops * hop.latency_s;
+  chain.c2 += hops * hop.s_per_token;
+  chain.c3 += hops * hop.latency_s;
+  const double most = std::ceil(static_cast<double>(shape.layers) / split.stages);
+  const double kv_bytes = most / shape.layers * kv_bytes_per_token(shape) * kv_copies(shape, split.tensor_parallel);
+  chain.kv_capacity_tokens = std::floor(
+      memory_for_cache(shape, spec, split.tensor_parallel, Efficiency{}, server_weight_bytes(shape, most)) / kv_bytes);
+  return chain;
 }
 
 double max_mean_context(const LinearCoefficients& c, double batch, double tpot_s) {

@@ -12,6 +12,7 @@
 
 #include "planner/catalog/accelerator.h"
 #include "planner/catalog/engine_type.h"
+#include "planner/catalog/gpu_split.h"
 #include "planner/catalog/model_shape.h"
 #include "planner/perf/engine_overhead.h"
 #include "planner/perf/latency_model.h"
@@ -54,9 +55,15 @@ struct LinearCoefficients {
                                                const EngineOverhead& overhead);
 
 // What is known of a worker with this engine without a measurement of its own: roofline_line() with overhead_of(engine) if
-// has_roofline_line(), otherwise the line of Efficiency{}.
-[[nodiscard]] LinearCoefficients linear_coefficients(const ModelShape& shape, const AcceleratorSpec& spec, int gpus,
-                                                     EngineType engine);
+// has_roofline_line(), otherwise the line of Efficiency{}. A chain's is chained().
+[[nodiscard]] LinearCoefficients linear_coefficients(const ModelShape& shape, const AcceleratorSpec& spec,
+                                                     const GpuSplit& split, EngineType engine);
+
+// A chain of `split.stages` servers, given `server`, the line of the whole model on one of them. The servers compute one after
+// another, each its part of the layers; an iteration also takes the messages between them, over the class's link between nodes.
+// The KV cache is that of the server with the most layers, and with the embedding or the output matrix.
+[[nodiscard]] LinearCoefficients chained(const LinearCoefficients& server, const ModelShape& shape, const AcceleratorSpec& spec,
+                                         const GpuSplit& split);
 
 class LinearModel final : public LatencyModel {
  public:

@@ -61,8 +61,8 @@ Interval interval_of_share(double value, double expected, double shorter, double
   return {std::clamp(value + std::min({0.0, fast, slow}), 0.0, 1.0), std::clamp(value + std::max({0.0, fast, slow}), 0.0, 1.0)};
 }
 
-TimeErrors estimate_errors(const LinearCoefficients& sheet, const WorkerEstimate& known, int gpus, const WorkerLoad& load,
-                           const TimeErrors& of_sheet) {
+TimeErrors estimate_errors(const LinearCoefficients& sheet, const WorkerEstimate& known, const GpuSplit& split,
+                           const WorkerLoad& load, const TimeErrors& of_sheet) {
   const IterationEstimate& estimate = known.estimate;
   const auto factor = [&](const IterationContent& content) {
     const double deviation = relative_deviation(sheet, estimate, content);
@@ -78,16 +78,16 @@ TimeErrors estimate_errors(const LinearCoefficients& sheet, const WorkerEstimate
   // Running workers are measured at the lengths that they get.
   const bool in_range =
       live || (nearly_holds(known.contexts, load.context_tokens) && nearly_holds(known.prompts, load.prompt_tokens));
-  if (known.gpus_per_worker == gpus && in_range) return errors;
+  if (known.split() == split && in_range) return errors;
   return {both(errors.tpot, of_sheet.tpot), both(errors.ttft, of_sheet.ttft), Provenance::kExtrapolated};
 }
 
-TimeErrors believed_errors(const ModelShape& shape, const AcceleratorSpec& spec, int gpus, EngineType engine,
+TimeErrors believed_errors(const ModelShape& shape, const AcceleratorSpec& spec, const GpuSplit& split, EngineType engine,
                            const LinearCoefficients& sheet, std::span<const WorkerEstimate> estimates, const WorkerLoad& load) {
   const TimeErrors of_sheet = sheet_errors(shape, spec, engine);
-  const WorkerEstimate* known = find_estimate(estimates, spec.name, gpus);
+  const WorkerEstimate* known = find_estimate(estimates, spec.name, split);
   if (known == nullptr) return of_sheet;
-  return estimate_errors(sheet, *known, gpus, load, of_sheet);
+  return estimate_errors(sheet, *known, split, load, of_sheet);
 }
 
 }  // namespace windlass::planner

@@ -65,16 +65,16 @@ struct WorkerLoad {
   double prompt_tokens = 0;   // 0: it computes no prompts
 };
 
-// Errors of estimated(sheet, known.estimate) for a worker with `gpus` GPUs: the uncertainty of its coefficients and the scatter
-// of its observations. An estimate of another number of GPUs, or by a profile of other lengths, is in addition as wrong as the
-// data sheet. `sheet`: the units of the estimate.
-[[nodiscard]] TimeErrors estimate_errors(const LinearCoefficients& sheet, const WorkerEstimate& known, int gpus,
+// Errors of estimated(sheet, known.estimate) for a worker that is split like this: the uncertainty of its coefficients and the
+// scatter of its observations. An estimate of another number of GPUs, or by a profile of other lengths, is in addition as wrong
+// as the data sheet. `sheet`: the units of the estimate.
+[[nodiscard]] TimeErrors estimate_errors(const LinearCoefficients& sheet, const WorkerEstimate& known, const GpuSplit& split,
                                          const WorkerLoad& load, const TimeErrors& of_sheet);
 
 // Errors of believed_coefficients(): with an estimate of the class estimate_errors(), otherwise sheet_errors(). `sheet`:
 // linear_coefficients() of the same worker.
-[[nodiscard]] TimeErrors believed_errors(const ModelShape& shape, const AcceleratorSpec& spec, int gpus, EngineType engine,
-                                         const LinearCoefficients& sheet, std::span<const WorkerEstimate> estimates,
-                                         const WorkerLoad& load);
+[[nodiscard]] TimeErrors believed_errors(const ModelShape& shape, const AcceleratorSpec& spec, const GpuSplit& split,
+                                         EngineType engine, const LinearCoefficients& sheet,
+                                         std::span<const WorkerEstimate> estimates, const WorkerLoad& load);
 
 }  // namespace windlass::planner

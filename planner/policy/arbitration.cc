@@ -24,7 +24,7 @@ class Arbiter {
 
   std::vector<int> decide() {
     std::map<std::string, double> asked;
-    for (const Claim& claim : claims_) asked[claim.accelerator] += static_cast<double>(claim.wanted) * claim.gpus_per_worker;
+    for (const Claim& claim : claims_) asked[claim.accelerator] += static_cast<double>(claim.wanted) * claim.gpus_per_worker();
     for (std::size_t i : order_) {
       if (asked[claims_[i].accelerator] <= free_gpus_[claims_[i].accelerator]) raise(i, claims_[i].wanted);
     }
@@ -49,10 +49,10 @@ class Arbiter {
   bool raise(std::size_t i, int to) {
     const Claim& claim = claims_[i];
     int& free = free_gpus_[claim.accelerator];
-    const int affordable = claim.gpus_per_worker > 0 ? std::max(0, free) / claim.gpus_per_worker : 0;
+    const int affordable = claim.gpus_per_worker() > 0 ? std::max(0, free) / claim.gpus_per_worker() : 0;
     const int more = std::clamp(std::min(to, claim.wanted) - granted_[i], 0, affordable);
     granted_[i] += more;
-    free -= more * claim.gpus_per_worker;
+    free -= more * claim.gpus_per_worker();
     return more > 0;
   }
 
@@ -75,7 +75,7 @@ class Arbiter {
     const Claim& claim = claims_[i];
     const double saved = claim.loss ? (claim.loss(granted_[i]) - claim.loss(granted_[i] + more)) / more
                                     : static_cast<double>(claim.wanted - granted_[i]);
-    return saved / std::max(1, claim.gpus_per_worker);
+    return saved / std::max(1, claim.gpus_per_worker());
   }
 
   template <class Iterator, class Most>
@@ -110,7 +110,7 @@ std::vector<int> startable(const std::vector<Claim>& claims, std::vector<int> gr
   std::vector<Claim> growth = claims;
   for (std::size_t i = 0; i < claims.size(); ++i) {
     const int kept = std::min(claims[i].keep, granted[i]);
-    free_gpus[claims[i].accelerator] -= kept * claims[i].gpus_per_worker;
+    free_gpus[claims[i].accelerator] -= kept * claims[i].gpus_per_worker();
     growth[i].floor = std::max(0, std::min(claims[i].floor, granted[i]) - kept);
     growth[i].keep = 0;
     growth[i].wanted = granted[i] - kept;

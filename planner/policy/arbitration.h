@@ -20,19 +20,23 @@
 #include <string>
 #include <vector>
 
+#include "planner/catalog/gpu_split.h"
+
 namespace windlass::planner {
 
 struct Claim {
   int priority = 0;
   std::string accelerator;
-  int gpus_per_worker = 1;
-  int floor = 0;  // part of `wanted`
-  int keep = 0;   // part of `wanted` that the claim has already
+  GpuSplit split = 1;  // of each worker's GPUs
+  int floor = 0;       // part of `wanted`
+  int keep = 0;        // part of `wanted` that the claim has already
   int wanted = 0;
   bool yields = false;  // what is above `keep` is served after all other claims
   // Requests per second that miss the objective with this many workers; decreasing. Without it, the claim with the most missing
   // workers is served first.
   std::function<double(int workers)> loss = {};
+
+  [[nodiscard]] int gpus_per_worker() const { return split.gpus(); }
 };
 
 // Returns the workers granted to each claim, in order; never above `wanted`, and per accelerator never above `gpus`. Ties go to

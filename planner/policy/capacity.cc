@@ -2,6 +2,7 @@
 #include "planner/policy/capacity.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
 #include <utility>
 
@@ -28,13 +29,39 @@ void add_nodes(const Snapshot& snapshot, CapacityByClass& capacities) {
   }
 }
 
-void add_to_node(const Worker& worker, ClassCapacity& capacity) {
+// Calls see(node, GPUs there) for each server of the worker.
+template <class See>
+void for_each_server(const Worker& worker, const See& see) {
+  const int gpus = worker.split().tensor_parallel;
+  see(worker.node, gpus);
+  for (const std::string& node : worker.later_nodes) see(node, gpus);
+}
+
+void add_to_nodes(const Worker& worker, ClassCapacity& capacity) {
   if (!capacity.nodes) return;
-  if (worker.node.empty()) {
-    if (holds_gpus(worker)) capacity.pending.push_back(worker.gpus);
-    return;
+  for_each_server(worker, [&](const std::string& name, int gpus) {
+    if (name.empty()) {
+      if (holds_gpus(worker)) capacity.pending.push_back(gpus);
+    } else if (const auto node = capacity.nodes->find(name); node != capacity.nodes->end()) {
+      node->second.held += gpus;
+    }
+  });
+}
+
+// Servers of this many GPUs on nodes, those with the fewest free GPUs first.
+int place_servers(FreeByNode& free, int gpus_per_server, int servers) {
+  std::vector<int*> nodes;
+  for (auto& [name, gpus] : free) {
+    if (gpus >= gpus_per_server) nodes.push_back(&gpus);
   }
-  if (const auto node = capacity.nodes->find(worker.node); node != capacity.nodes->end()) node->second.held += worker.gpus;
+  std::stable_sort(nodes.begin(), nodes.end(), [](const int* a, const int* b) { return *a < *b; });
+  int placed = 0;
+  for (int* gpus : nodes) {
+    const int here = std::clamp(servers - placed, 0, *gpus / gpus_per_server);
+    *gpus -= here * gpus_per_server;
+    placed += here;
+  }
+  return placed;
 }
 
 }  // namespace
@@ -55,7 +82,7 @@ CapacityByClass capacity_by_class(const Snapshot& snapshot) {
       }
       if (serves(worker)) serving[worker.accelerator] += worker.gpus;
       if (holds_gpus(worker)) found->second.held += worker.gpus;
-      if (on_node(worker)) add_to_node(worker, found->second);
+      if (on_node(worker)) add_to_nodes(worker, found->second);
     }
   }
   for (const AcceleratorState& state : snapshot.accelerators) {
@@ -97,38 +124,50 @@ int count_existing(const Service& service, const PoolId& pool) {
                                         [&](const Worker& worker) { return worker.pool_id() == pool && holds_gpus(worker); }));
 }
 
-int place_workers(FreeByNode& free, int gpus_per_worker, int workers) {
-  if (gpus_per_worker <= 0 || workers <= 0) return std::max(0, workers);
-  std::vector<int*> nodes;
-  for (auto& [name, gpus] : free) {
-    if (gpus >= gpus_per_worker) nodes.push_back(&gpus);
+int place_workers(FreeByNode& free, const GpuSplit& each, int workers) {
+  if (each.gpus() <= 0 || workers <= 0) return std::max(0, workers);
+  int complete = workers;  // only complete chains take GPUs
+  if (each.stages > 1) {
+    std::int64_t servers = 0;
+    for (const auto& [name, gpus] : free) servers += std::max(0, gpus) / each.tensor_parallel;
+    complete = static_cast<int>(std::min<std::int64_t>(workers, servers / each.stages));
   }
-  std::stable_sort(nodes.begin(), nodes.end(), [](const int* a, const int* b) { return *a < *b; });
-  int placed = 0;
-  for (int* gpus : nodes) {
-    const int here = std::clamp(workers - placed, 0, *gpus / gpus_per_worker);
-    *gpus -= here * gpus_per_worker;
-    placed += here;
-  }
-  return placed;
+  return place_servers(free, each.tensor_parallel, complete * each.stages) / each.stages;
 }
 
-int workers_that_fit(const ClassCapacity& capacity, int gpus_per_worker) {
-  const int most = std::max(0, capacity.limit - capacity.draining - capacity.held) / std::max(1, gpus_per_worker);
+void take_its_nodes(const Worker& worker, FreeByNode& free) {
+  for_each_server(worker, [&](const std::string& name, int gpus) {
+    if (name.empty()) {
+      place_workers(free, gpus, 1);
+    } else if (const auto node = free.find(name); node != free.end()) {
+      node->second -= gpus;
+    }
+  });
+}
+
+void give_its_nodes_back(const Worker& worker, FreeByNode& free) {
+  for_each_server(worker, [&](const std::string& name, int gpus) {
+    if (const auto node = free.find(name); node != free.end()) node->second += gpus;
+  });
+}
+
+int workers_that_fit(const ClassCapacity& capacity, const GpuSplit& each) {
+  const int most = std::max(0, capacity.limit - capacity.draining - capacity.held) / std::max(1, each.gpus());
   if (!capacity.nodes) return most;
   FreeByNode free;
   for (const auto& [name, node] : *capacity.nodes) free[name] = node.limit - node.held;
   std::vector<int> pending = capacity.pending;
   std::sort(pending.rbegin(), pending.rend());
   for (const int gpus : pending) place_workers(free, gpus, 1);
-  return place_workers(free, gpus_per_worker, most);
+  return place_workers(free, each, most);
 }
 
 int largest_on_one_node(const Service& service, const ClassCapacity& capacity, const std::string& accelerator) {
   if (!capacity.nodes) return std::numeric_limits<int>::max();
   std::map<std::string, int> own;
   for (const Worker& worker : service.workers) {
-    if (holds_gpus(worker) && worker.accelerator == accelerator) own[worker.node] += worker.gpus;
+    if (!holds_gpus(worker) || worker.accelerator != accelerator) continue;
+    for_each_server(worker, [&](const std::string& node, int gpus) { own[node] += gpus; });
   }
   // Only the nodes of its own workers can have more than nobody holds. Looking at all nodes for each service would be
   // quadratic.

@@ -25,7 +25,7 @@ struct ClassCapacity {
   // The nodes that take new workers, by name. Absent if no node of the class is known, or if nodes can be added (Elastic).
   std::optional<std::map<std::string, NodeRoom>> nodes = {};
   int largest_free = 0;           // GPUs that nobody holds on one of them, where most are free
-  std::vector<int> pending = {};  // GPUs of each worker in `held` that has no node yet
+  std::vector<int> pending = {};  // GPUs of each server in `held` that has no node yet
 };
 
 using CapacityByClass = std::map<std::string, ClassCapacity>;
@@ -40,20 +40,26 @@ using CapacityByClass = std::map<std::string, ClassCapacity>;
 [[nodiscard]] int count_existing(const Service& service, const PoolId& pool);
 // GPUs available to this service: the class's total minus what other services' workers hold.
 [[nodiscard]] int available_to(const Service& service, const CapacityByClass& capacities, const std::string& accelerator);
-// The part of them that one worker can have: those on one node.
+// The part of them that one worker, or one server of a chain, can have: those on one node.
 [[nodiscard]] int available_to_worker(const Service& service, const CapacityByClass& capacities,
                                       const std::string& accelerator);
 
-// A worker needs all its GPUs on one node: eight free GPUs on eight nodes have no room for a worker of two.
+// A server needs all its GPUs on one node: eight free GPUs on eight nodes have no room for a worker of two. Most workers are
+// one server; a chain has several, each on any node.
 
 using FreeByNode = std::map<std::string, int>;  // free GPUs, by node
 
 // Puts up to `workers` workers on nodes, those with the fewest free GPUs first, and takes their GPUs from `free`. Returns how
 // many found room.
-int place_workers(FreeByNode& free, int gpus_per_worker, int workers);
+int place_workers(FreeByNode& free, const GpuSplit& each, int workers);
+
+// Takes the worker's GPUs from its nodes; for servers without a node, from any.
+void take_its_nodes(const Worker& worker, FreeByNode& free);
+// Gives the GPUs of those that have a node back.
+void give_its_nodes_back(const Worker& worker, FreeByNode& free);
 
 // Workers that can start now, next to all that exist; those that have no node yet come first.
-[[nodiscard]] int workers_that_fit(const ClassCapacity& capacity, int gpus_per_worker);
+[[nodiscard]] int workers_that_fit(const ClassCapacity& capacity, const GpuSplit& each);
 
 // GPUs that one worker of `service` can get on one node if the service's other workers leave; "any number" if no node is known.
 [[nodiscard]] int largest_on_one_node(const Service& service, const ClassCapacity& capacity, const std::string& accelerator);

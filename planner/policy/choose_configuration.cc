@@ -142,8 +142,10 @@ ConfigurationChoice choose_configuration(const ConfigurationInput& given) {
     case Family::kDisaggregated: return choose_kind(given, false, true);
     case Family::kChained: break;
   }
-  return refuse(Truth::kFalse, "StrategyNotAvailable",
-                "scaling.strategy: must be Auto, Replicated or Disaggregated (got Chained)");
+  if (service.engine == EngineType::kWindlass) return choose_whole(given);
+  return refuse(
+      Truth::kFalse, "StrategyNotAvailable",
+      fmt::format("scaling.strategy: must be Auto or Replicated with engine {} (got Chained)", to_string(service.engine)));
 }
 
 }  // namespace windlass::planner

@@ -3,6 +3,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -20,19 +21,22 @@
 namespace windlass::planner {
 namespace {
 
-// Accelerator and GPUs of the whole workers that run: the last choice if any of its workers exist, otherwise those of most
-// workers.
+// Accelerator and GPUs of the whole workers and chains that run: the last choice if any of its workers exist, otherwise those
+// of most workers.
 std::optional<WorkerSpec> running_configuration(const Service& service, const PolicyMemory& memory) {
-  std::map<std::pair<std::string, int>, int> counts;  // by accelerator and GPUs
+  std::map<std::tuple<std::string, int, int>, int> counts;  // by accelerator, tensor parallelism and stages
   for (const Worker& worker : service.workers) {
     if (!holds_gpus(worker) || worker.role != dispatch::Role::kUnified) continue;
-    if (!memory.prefill_share && worker.pool == memory.configuration) return WorkerSpec{worker.accelerator, worker.gpus};
-    ++counts[{worker.accelerator, worker.gpus}];
+    const GpuSplit split = worker.split();
+    if (!memory.prefill_share && worker.pool == memory.configuration)
+      return WorkerSpec{worker.accelerator, split.tensor_parallel, split.stages};
+    ++counts[{worker.accelerator, split.tensor_parallel, split.stages}];
   }
   const auto most =
       std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   if (most == counts.end()) return std::nullopt;
-  return WorkerSpec{most->first.first, most->first.second};
+  const auto& [accelerator, tensor_parallel, stages] = most->first;
+  return WorkerSpec{accelerator, tensor_parallel, stages};
 }
 
 // Input of place_replicated(), and one thing it does not take: the GPUs of each class that the whole service may hold.
@@ -54,6 +58,7 @@ Asked ask(const ConfigurationInput& given, ConfigurationChoice& choice) {
   input.max_gpus_per_worker = service.max_gpus_per_worker;
   input.engine = service.engine;
   input.estimates = service.estimates;
+  input.chained = service.scaling.strategy == Family::kChained;
   for (const AllowedAccelerator& allowed : allowed_of(service, snapshot)) {
     const AcceleratorState* state = find_accelerator(snapshot, allowed.accelerator);
     if (state == nullptr) {
@@ -67,9 +72,11 @@ Asked ask(const ConfigurationInput& given, ConfigurationChoice& choice) {
       continue;
     }
     if (!asked.max_gpus.emplace(allowed.accelerator, allowed.max_gpus).second) continue;  // of two entries the first counts
-    const int available = available_to_worker(service, *given.capacities, allowed.accelerator);
-    input.accelerators.push_back(
-        AcceleratorOption{state->spec, allowed.max_gpus.value_or(state->spec.gpus_per_node), available});
+    // A chain's servers may be on any nodes.
+    const int available = input.chained ? available_to(service, *given.capacities, allowed.accelerator)
+                                        : available_to_worker(service, *given.capacities, allowed.accelerator);
+    const int most = input.chained ? std::max(available, state->spec.gpus_per_node) : state->spec.gpus_per_node;
+    input.accelerators.push_back(AcceleratorOption{state->spec, allowed.max_gpus.value_or(most), available});
   }
   return asked;
 }
@@ -85,7 +92,7 @@ std::optional<Candidate> keep_running(const ConfigurationInput& given, const Ask
   // Measured times are noisy: keep a running configuration that is slightly over the objective.
   only.objective.ttft_s *= kKeptSlack;
   only.objective.tpot_s *= kKeptSlack;
-  auto kept = replicated_candidate(only, running.gpus());
+  auto kept = replicated_candidate(only, running.split());
   if (!kept) return std::nullopt;
   const WorkerConfig& to = winner.config;
   const bool clearly_cheaper = winner.has_room && winner.cost_per_hour < kSwitchCostShare * kept->cost_per_hour;
@@ -104,7 +111,7 @@ std::optional<Candidate> keep_running(const ConfigurationInput& given, const Ask
                                     kept->cost_per_hour,
                                     winner.cost_per_hour,
                                     kept->config.times.service_s,
-                                    {{to.spec.accelerator, to.spec.gpus(), price, asked.max_gpus.at(to.spec.accelerator)}}});
+                                    {{to.spec.accelerator, to.spec.split(), price, asked.max_gpus.at(to.spec.accelerator)}}});
   }
   if (objection.code.empty()) return std::nullopt;
   choice.reasons.push_back(std::move(objection));
@@ -114,7 +121,7 @@ std::optional<Candidate> keep_running(const ConfigurationInput& given, const Ask
 Configuration configuration_of(const ConfigurationInput& given, const Asked& asked, const WorkerConfig& config) {
   const int may_run = max_concurrency_of(*given.service, config.kv_capacity_tokens);
   Configuration made = make_configuration(given, find_accelerator(*given.snapshot, config.spec.accelerator)->spec,
-                                          config.spec.gpus(), may_run, pool_name(config.spec));
+                                          config.spec.split(), may_run, pool_name(config.spec));
   made.max_gpus = asked.max_gpus.at(config.spec.accelerator);
   return made;
 }
@@ -147,7 +154,7 @@ bool take_closest(const ConfigurationInput& given, const Asked& asked, const std
   if (!closest) return false;
   result.candidates.push_back(*closest);
   const WorkerConfig& config = closest->config;
-  if (find_estimate(given.service->estimates, config.spec.accelerator, config.spec.gpus()) == nullptr) {
+  if (find_estimate(given.service->estimates, config.spec.accelerator, config.spec.split()) == nullptr) {
     choice.feasible.status = Truth::kUnknown;
     choice.feasible.reason = "NotMeasured";
     choice.feasible.message = fmt::format("according to the data sheet only ({} runs first, to be measured): {}",

@@ -133,17 +133,18 @@ Objective objective_of(const Service& service) {
   return Objective{service.slo.ttft_s, service.slo.tpot_s, service.slo.percentile};
 }
 
-Configuration make_configuration(const ConfigurationInput& input, const AcceleratorSpec& spec, int gpus, int batch,
+Configuration make_configuration(const ConfigurationInput& input, const AcceleratorSpec& spec, const GpuSplit& split, int batch,
                                  std::string pool, dispatch::Role role, double slots_ratio) {
   Configuration configuration;
   configuration.pool.name = std::move(pool);
   configuration.pool.role = role;
   configuration.pool.spec.accelerator = spec.name;
-  configuration.pool.spec.tensor_parallel = gpus;
+  configuration.pool.spec.tensor_parallel = split.tensor_parallel;
+  configuration.pool.spec.pipeline_stages = split.stages;
   configuration.pool.each.max_concurrency = batch;
-  configuration.price_per_hour = gpus * spec.price_per_hour;
-  const LinearCoefficients sheet = linear_coefficients(*input.service->shape, spec, gpus, input.service->engine);
-  const WorkerEstimate* known = find_estimate(input.service->estimates, spec.name, gpus);
+  configuration.price_per_hour = split.gpus() * spec.price_per_hour;
+  const LinearCoefficients sheet = linear_coefficients(*input.service->shape, spec, split, input.service->engine);
+  const WorkerEstimate* known = find_estimate(input.service->estimates, spec.name, split);
   const IterationEstimate nothing;
   const IterationEstimate& estimate = known != nullptr ? known->estimate : nothing;
   const LinearModel model(estimated(sheet, estimate));
@@ -156,7 +157,7 @@ Configuration make_configuration(const ConfigurationInput& input, const Accelera
   const WorkerLoad load{role == dispatch::Role::kPrefill ? 0 : static_cast<double>(configuration.pool.each.slots), context,
                         role == dispatch::Role::kDecode ? 0 : input.believed.input_tokens};
   configuration.errors =
-      believed_errors(*input.service->shape, spec, gpus, input.service->engine, sheet, input.service->estimates, load);
+      believed_errors(*input.service->shape, spec, split, input.service->engine, sheet, input.service->estimates, load);
   return configuration;
 }
 
@@ -170,7 +171,7 @@ Configuration at_end(const Service& service, const AcceleratorSpec& spec, const 
   if (expected.pool.role == dispatch::Role::kUnified && expected.rate_within_tpot_per_s > 0) {
     // Times that are longer by a factor at a rate are the expected times at a shorter objective and that multiple of the rate.
     const LinearModel model(
-        believed_coefficients(*service.shape, spec, expected.pool.spec.gpus(), service.engine, service.estimates));
+        believed_coefficients(*service.shape, spec, expected.pool.spec.split(), service.engine, service.estimates));
     Objective objective = objective_of(service);
     objective.tpot_s /= longer;
     end.rate_within_tpot_per_s = rate_within_tpot(model, objective, lengths, expected.pool.each.slots) / longer;
@@ -212,17 +213,19 @@ std::string figure(double value) { return fmt::format("{:.6g}", value); }
 Configuration describe_running(const ConfigurationInput& input, const Worker& worker) {
   const Service& service = *input.service;
   const AcceleratorState* state = find_accelerator(*input.snapshot, worker.accelerator);
+  const GpuSplit split = worker.split();
   const bool known = state != nullptr && service.shape && worker.gpus >= 1 &&
                      peak_flops_for(state->spec, service.shape->dtype) > 0 &&
-                     (worker.gpus == 1 || state->spec.intra_link_bandwidth_bytes_per_s > 0);
+                     (split.tensor_parallel == 1 || state->spec.intra_link_bandwidth_bytes_per_s > 0);
   if (known)
-    return make_configuration(input, state->spec, worker.gpus, std::max(1, worker.max_concurrency), worker.pool, worker.role);
+    return make_configuration(input, state->spec, split, std::max(1, worker.max_concurrency), worker.pool, worker.role);
   // Its class or the model's shape is unknown: keep the slots it has; JFFC uses it last.
   Configuration configuration;
   configuration.pool.name = worker.pool;
   configuration.pool.role = worker.role;
   configuration.pool.spec.accelerator = worker.accelerator;
-  configuration.pool.spec.tensor_parallel = worker.gpus;
+  configuration.pool.spec.tensor_parallel = split.tensor_parallel;
+  configuration.pool.spec.pipeline_stages = split.stages;
   configuration.pool.each.max_concurrency = std::max(1, worker.max_concurrency);
   configuration.pool.each.slots = configuration.pool.each.max_concurrency;
   for (const PoolSlots& given : input.memory->slots) {

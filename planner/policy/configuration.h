@@ -104,9 +104,9 @@ struct ConfigurationInput {
 
 // Workers of one kind, with times and slots for the lengths believed now. `batch`: the most requests one may run at once.
 // `slots_ratio`: OfferedPool::slots_ratio; times stay those of the closed forms' slots.
-[[nodiscard]] Configuration make_configuration(const ConfigurationInput& input, const AcceleratorSpec& spec, int gpus,
-                                               int batch, std::string pool, dispatch::Role role = dispatch::Role::kUnified,
-                                               double slots_ratio = 1);
+[[nodiscard]] Configuration make_configuration(const ConfigurationInput& input, const AcceleratorSpec& spec,
+                                               const GpuSplit& split, int batch, std::string pool,
+                                               dispatch::Role role = dispatch::Role::kUnified, double slots_ratio = 1);
 // The most requests that whole workers with this KV cache may run at once. Depends on the spec only.
 [[nodiscard]] int max_concurrency_of(const Service& service, double kv_capacity_tokens);
 

@@ -26,11 +26,11 @@ std::string lack_of_room(const ConfigurationInput& input, const CostlyChange& ch
   bool no_gpus = false, no_node = false, no_share = false;
   std::map<std::string, int> gpus;
   for (const FirstWorker& first : change.first) {
-    const int wanted = gpus[first.accelerator] += first.gpus;
+    const int wanted = gpus[first.accelerator] += first.split.gpus();
     own_cost += first.price_per_hour;
     const ClassCapacity& capacity = input.capacities->at(first.accelerator);
     no_gpus = no_gpus || capacity.limit - capacity.draining - capacity.held < wanted;
-    no_node = no_node || workers_that_fit(capacity, first.gpus) == 0;
+    no_node = no_node || workers_that_fit(capacity, first.split) == 0;
     no_share = no_share || (first.max_gpus && *first.max_gpus - live_gpus(service, first.accelerator) < wanted);
   }
   const bool no_money = service.scaling.max_cost_per_hour && own_cost > *service.scaling.max_cost_per_hour + 1e-9;
@@ -44,7 +44,7 @@ std::string lack_of_room(const ConfigurationInput& input, const CostlyChange& ch
 }  // namespace
 
 FirstWorker first_of(const Configuration& of) {
-  return {of.pool.spec.accelerator, of.pool.spec.gpus(), of.price_per_hour, of.max_gpus};
+  return {of.pool.spec.accelerator, of.pool.spec.split(), of.price_per_hour, of.max_gpus};
 }
 
 Reason objection_to_change(const ConfigurationInput& input, const CostlyChange& change) {

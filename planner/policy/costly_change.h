@@ -12,7 +12,7 @@ namespace windlass::planner {
 // A worker that the new configuration needs first.
 struct FirstWorker {
   std::string accelerator;
-  int gpus = 0;
+  GpuSplit split = 1;
   double price_per_hour = 0;
   std::optional<int> max_gpus;  // of the class, for the whole service
 };

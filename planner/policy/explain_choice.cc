@@ -17,10 +17,10 @@ namespace windlass::planner {
 void explain_belief(const Service& service, const AcceleratorSpec& spec, const Configuration& chosen, const Lengths& lengths,
                     ConfigurationChoice& choice) {
   const Pool& pool = chosen.pool;
-  const WorkerEstimate* known = find_estimate(service.estimates, pool.spec.accelerator, pool.spec.gpus());
+  const WorkerEstimate* known = find_estimate(service.estimates, pool.spec.accelerator, pool.spec.split());
   if (known == nullptr) return;
   const IterationEstimate& estimate = known->estimate;
-  const LinearCoefficients sheet = linear_coefficients(*service.shape, spec, pool.spec.gpus(), service.engine);
+  const LinearCoefficients sheet = linear_coefficients(*service.shape, spec, pool.spec.split(), service.engine);
   const LinearModel of_sheet(sheet), believed(estimated(sheet, estimate));
   const double batch = std::max(1.0, std::round(estimate.seen_batch > 0 ? estimate.seen_batch : pool.each.slots));
   const double context = lengths.input_tokens + kContextGrowth * lengths.output_tokens;
@@ -29,8 +29,7 @@ void explain_belief(const Service& service, const AcceleratorSpec& spec, const C
   std::string from = estimate.decode_count > 0 ? fmt::format("measured, {:.0f} iterations", estimate.decode_count)
                      : known->from_profile     ? "a PerformanceProfile"
                                                : "measured";
-  if (known->gpus_per_worker != pool.spec.gpus())
-    from += fmt::format(", on {} x {}", known->gpus_per_worker, pool.spec.accelerator);
+  if (known->split() != pool.spec.split()) from += fmt::format(", on {} x {}", known->gpus_per_worker, pool.spec.accelerator);
   choice.reasons.push_back(Reason{"MeasuredTimes",
                                   fmt::format("one decode step takes {:.3g} ms at batch {:.0f} ({}), {:.3g} ms by the data "
                                               "sheet; a prompt of {:.0f} tokens takes {:.3g} ms, {:.3g} ms by the data sheet",
@@ -65,7 +64,7 @@ void weigh(const ReplicatedResult& result, const std::optional<Candidate>& winne
     for (const AcceleratorOption& option : input.accelerators) {
       if (option.spec.name != config.spec.accelerator) continue;
       const LinearModel model(
-          believed_coefficients(input.shape, option.spec, config.spec.gpus(), input.engine, input.estimates));
+          believed_coefficients(input.shape, option.spec, config.spec.split(), input.engine, input.estimates));
       return rate_within_tpot(model, input.objective, input.lengths, config.batch);
     }
     return 0.0;

@@ -69,7 +69,7 @@ std::optional<Candidate> closest_of(const ReplicatedResult& result, const Replic
   for (const Rejected& rejected : result.rejected) {
     if (rejected.code != RejectCode::kTpot && rejected.code != RejectCode::kTtft) continue;
     const bool runs = running && *running == rejected.spec;
-    const bool measured = find_estimate(input.estimates, rejected.spec.accelerator, rejected.spec.gpus()) != nullptr;
+    const bool measured = find_estimate(input.estimates, rejected.spec.accelerator, rejected.spec.split()) != nullptr;
     const double times =
         std::max(rejected.smallest_tpot_s / input.objective.tpot_s, rejected.smallest_ttft_s / input.objective.ttft_s);
     if (!measured && times > kSheetMayBeOff) continue;
@@ -80,7 +80,7 @@ std::optional<Candidate> closest_of(const ReplicatedResult& result, const Replic
     if (rank >= least) continue;
     least = rank;
     const LinearModel model(
-        believed_coefficients(input.shape, option->spec, rejected.spec.gpus(), input.engine, input.estimates));
+        believed_coefficients(input.shape, option->spec, rejected.spec.split(), input.engine, input.estimates));
     closest.emplace();
     closest->config =
         WorkerConfig{rejected.spec, 1, BatchLimit::kTpot, 0, model.kv_capacity_tokens(), worker_times(model, 1, input.lengths)};

@@ -13,6 +13,7 @@
 #include "planner/base/bound.h"
 #include "planner/catalog/accelerator.h"
 #include "planner/catalog/engine_type.h"
+#include "planner/catalog/gpu_split.h"
 #include "planner/catalog/model_shape.h"
 #include "planner/deployment/offer.h"
 #include "planner/deployment/pool_name.h"
@@ -139,15 +140,20 @@ struct Worker {
   std::optional<Reading> waiting;  // requests waiting inside it
   std::optional<Reading> kv_use;   // share of its KV cache in use, 0 to 1
   WorkerTrouble trouble = WorkerTrouble::kNone;
-  std::string trouble_message;  // for people
-  std::string node;             // node that it runs on; empty: none yet, or unknown
-  bool node_leaving = false;    // its node is being emptied: its GPUs will not become available to others
-  std::string address;          // "host:port"; empty while unknown
+  std::string trouble_message;           // for people
+  std::string node;                      // node that it runs on, or the first server of a chain; empty: none yet, or unknown
+  std::vector<std::string> later_nodes;  // of a chain's further servers, each as `node`
+  bool node_leaving = false;             // its node is being emptied: its GPUs will not become available to others
+  std::string address;                   // "host:port"; empty while unknown
   std::string spec_hash;
   int max_concurrency = 0;       // the value it was started with
   bool can_change_role = false;  // between prefill and decode, while it runs
 
   [[nodiscard]] PoolId pool_id() const { return {pool, role}; }
+  [[nodiscard]] GpuSplit split() const {
+    const int stages = 1 + static_cast<int>(later_nodes.size());
+    return {gpus / stages, stages};
+  }
 
   bool operator==(const Worker&) const = default;
 };

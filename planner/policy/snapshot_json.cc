@@ -149,8 +149,8 @@ constexpr auto json_fields(JsonType<Worker>) {
       field("gpus", &T::gpus, 0), field("state", &T::state), field("createdS", &T::created_s), field("readyS", &T::ready_s),
       field("running", &T::running), field("waiting", &T::waiting), field("kvUse", &T::kv_use), rare("trouble", &T::trouble),
       rare("troubleMessage", &T::trouble_message), field("address", &T::address), field("specHash", &T::spec_hash),
-      rare("node", &T::node), rare("nodeLeaving", &T::node_leaving).or_null(), rare("role", &T::role),
-      field("maxConcurrency", &T::max_concurrency, 0), rare("canChangeRole", &T::can_change_role),
+      rare("node", &T::node), rare("laterNodes", &T::later_nodes), rare("nodeLeaving", &T::node_leaving).or_null(),
+      rare("role", &T::role), field("maxConcurrency", &T::max_concurrency, 0), rare("canChangeRole", &T::can_change_role),
       once_read([](T& worker) { worker.pool = pool_of_name(worker.pool, worker.accelerator, worker.gpus).name; }));
 }
 
@@ -175,7 +175,7 @@ constexpr auto json_fields(JsonType<WorkerEstimate>) {
   using T = WorkerEstimate;
   return json_object(field("accelerator", &T::accelerator), field("gpusPerWorker", &T::gpus_per_worker, 1),
                      added("fromProfile", &T::from_profile).or_null(), part(&T::estimate), rare("contexts", &T::contexts),
-                     rare("prompts", &T::prompts));
+                     rare("prompts", &T::prompts), rare("stages", &T::stages, 1));
 }
 
 constexpr auto json_fields(JsonType<MeasuredTransfer>) {

@@ -466,8 +466,8 @@ class Decision {
       return hold("HeldOnSilentWorkers", fmt::format("{} of them report no fresh metrics", view_.silent_workers));
     }
     const WorkerSpec& spec = configuration_.pool.spec;
-    const WorkerEstimate* known = find_estimate(service_.estimates, spec.accelerator, spec.gpus());
-    if (known != nullptr && known->gpus_per_worker == spec.gpus() && known->estimate.drifted(now_s_)) {
+    const WorkerEstimate* known = find_estimate(service_.estimates, spec.accelerator, spec.split());
+    if (known != nullptr && known->split() == spec.split() && known->estimate.drifted(now_s_)) {
       return hold("HeldOnDrift",
                   fmt::format("iterations of {} no longer take what was measured; for {:.0f} s, until they are measured again, "
                               "keeping what runs costs {:.4g} more per hour",

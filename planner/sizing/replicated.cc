@@ -21,10 +21,17 @@ void keep_smallest(double value, const Rejected& rejected, double& smallest, std
   on = text_of(rejected.spec);
 }
 
-WorkerSearch search_on(const ReplicatedInput& input, const AcceleratorOption& option) {
-  const int most = std::min(option.max_gpus_per_worker, input.max_gpus_per_worker.value_or(option.max_gpus_per_worker));
-  return search_worker_config(WorkerSearchInput{input.shape, option.spec, input.objective, input.lengths, most,
-                                                input.max_context_tokens, input.engine, input.estimates});
+WorkerSearchInput search_of(const ReplicatedInput& input, const AcceleratorOption& option) {
+  return {input.shape,
+          option.spec,
+          input.objective,
+          input.lengths,
+          option.max_gpus_per_worker,
+          input.max_context_tokens,
+          input.engine,
+          input.estimates,
+          input.chained,
+          input.max_gpus_per_worker};
 }
 
 Candidate make_candidate(const ReplicatedInput& input, const AcceleratorOption& option, const WorkerConfig& config) {
@@ -47,10 +54,14 @@ Candidate make_candidate(const ReplicatedInput& input, const AcceleratorOption& 
 
 }  // namespace
 
-std::optional<Candidate> replicated_candidate(const ReplicatedInput& input, int gpus) {
+std::optional<Candidate> replicated_candidate(const ReplicatedInput& input, const GpuSplit& split) {
   const AcceleratorOption& option = input.accelerators.front();
-  for (const WorkerConfig& config : search_on(input, option).feasible) {
-    if (config.spec.gpus() == gpus) return make_candidate(input, option, config);
+  if (split.stages > 1) {
+    const auto config = input.chained ? chain_config(search_of(input, option), split) : std::nullopt;
+    return config ? std::optional(make_candidate(input, option, *config)) : std::nullopt;
+  }
+  for (const WorkerConfig& config : search_worker_config(search_of(input, option)).feasible) {
+    if (config.spec.split() == split) return make_candidate(input, option, config);
   }
   return std::nullopt;
 }
@@ -58,7 +69,7 @@ std::optional<Candidate> replicated_candidate(const ReplicatedInput& input, int 
 ReplicatedResult place_replicated(const ReplicatedInput& input) {
   ReplicatedResult result;
   for (const AcceleratorOption& option : input.accelerators) {
-    WorkerSearch search = search_on(input, option);
+    WorkerSearch search = search_worker_config(search_of(input, option));
     for (Rejected& rejected : search.rejected) {
       keep_smallest(rejected.smallest_tpot_s, rejected, result.smallest_tpot_s, result.smallest_tpot_on);
       keep_smallest(rejected.smallest_ttft_s, rejected, result.smallest_ttft_s, result.smallest_ttft_on);

@@ -35,6 +35,7 @@ struct ReplicatedInput {
   std::vector<AcceleratorOption> accelerators;
   EngineType engine = EngineType::kWindlass;
   std::span<const WorkerEstimate> estimates = {};  // as in WorkerSearchInput
+  bool chained = false;                            // as in WorkerSearchInput; max_gpus_per_worker then limits one server
 };
 
 struct ReplicatedResult {
@@ -49,8 +50,8 @@ struct ReplicatedResult {
 
 [[nodiscard]] ReplicatedResult place_replicated(const ReplicatedInput& input);
 
-// Evaluates one given configuration: workers with `gpus` GPUs on the first accelerator of the input. None if it misses the
+// Evaluates one given configuration: workers with this split on the first accelerator of the input. None if it misses the
 // objective. REQUIRES: at least one accelerator.
-[[nodiscard]] std::optional<Candidate> replicated_candidate(const ReplicatedInput& input, int gpus);
+[[nodiscard]] std::optional<Candidate> replicated_candidate(const ReplicatedInput& input, const GpuSplit& split);
 
 }  // namespace windlass::planner

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+#include <variant>
 
 #include <fmt/format.h>
 
@@ -89,7 +91,12 @@ BatchChoice largest_batch(const LatencyModel& model, const Objective& objective,
   return choice;
 }
 
-std::string text_of(const WorkerSpec& spec) { return fmt::format("{} x {}", spec.gpus(), spec.accelerator); }
+std::string text_of(const WorkerSpec& spec) {
+  if (spec.pipeline_stages == 1) return fmt::format("{} x {}", spec.gpus(), spec.accelerator);
+  const std::string server =
+      spec.tensor_parallel == 1 ? spec.accelerator : fmt::format("({} x {})", spec.tensor_parallel, spec.accelerator);
+  return fmt::format("a chain of {} x {}", spec.pipeline_stages, server);
+}
 
 double tokens_per_s_per_gpu(const BatchChoice& choice, const Objective& objective, int gpus) {
   const double iteration_s = choice.limit == BatchLimit::kTpot ? kTpotMargin * objective.tpot_s : choice.times.tpot_s;
@@ -119,89 +126,142 @@ std::vector<int> tensor_parallel_degrees(const ModelShape& shape, int max_gpus) 
 
 namespace {
 
-WorkerSpec spec_of(const WorkerSearchInput& input, int gpus) { return {input.accelerator.name, gpus}; }
+WorkerSpec spec_of(const WorkerSearchInput& input, const GpuSplit& split) {
+  return {input.accelerator.name, split.tensor_parallel, split.stages};
+}
 
 // Refusals because of the class; none: it may hold the model.
-std::optional<Rejected> rejected_class(const WorkerSearchInput& input, int gpus) {
+std::optional<Rejected> rejected_class(const WorkerSearchInput& input, const GpuSplit& split) {
   if (peak_flops_for(input.accelerator, input.shape.dtype) <= 0) {
-    return Rejected{spec_of(input, gpus), RejectCode::kDataType,
-                    fmt::format("{} has no peak FLOP/s for {}", text_of(spec_of(input, gpus)), to_string(input.shape.dtype))};
+    return Rejected{spec_of(input, split), RejectCode::kDataType,
+                    fmt::format("{} has no peak FLOP/s for {}", text_of(spec_of(input, split)), to_string(input.shape.dtype))};
   }
-  if (gpus > 1 && input.accelerator.intra_link_bandwidth_bytes_per_s <= 0) {
+  if (split.tensor_parallel > 1 && input.accelerator.intra_link_bandwidth_bytes_per_s <= 0) {
     return Rejected{
-        spec_of(input, gpus), RejectCode::kDoesNotFit,
-        fmt::format("{} cannot share a model: the class gives no intra-node link bandwidth", text_of(spec_of(input, gpus)))};
+        spec_of(input, split), RejectCode::kDoesNotFit,
+        fmt::format("{} cannot share a model: the class gives no intra-node link bandwidth", text_of(spec_of(input, split)))};
+  }
+  if (split.stages > 1 && input.accelerator.inter_link_bandwidth_bytes_per_s <= 0) {
+    return Rejected{
+        spec_of(input, split), RejectCode::kDoesNotFit,
+        fmt::format("{} cannot share a model: the class gives no inter-node link bandwidth", text_of(spec_of(input, split)))};
   }
   return std::nullopt;
 }
 
 // Refusals because of memory; none: the model and one request of any length fit.
-std::optional<Rejected> rejected_memory(const WorkerSearchInput& input, int gpus, const LatencyModel& model) {
+std::optional<Rejected> rejected_memory(const WorkerSearchInput& input, const GpuSplit& split, const LatencyModel& model) {
   constexpr double kGiB = 1024.0 * 1024 * 1024;
   const int context = input.max_context_tokens > 0 ? input.max_context_tokens : input.shape.max_context_tokens;
   if (model.kv_capacity_tokens() < 1) {
-    return Rejected{spec_of(input, gpus), RejectCode::kDoesNotFit,
+    return Rejected{spec_of(input, split), RejectCode::kDoesNotFit,
                     fmt::format("the model's {:.3g} GiB do not fit into the {:.3g} GiB of {}", weight_bytes(input.shape) / kGiB,
-                                gpus * input.accelerator.memory_bytes / kGiB, text_of(spec_of(input, gpus)))};
+                                split.gpus() * input.accelerator.memory_bytes / kGiB, text_of(spec_of(input, split)))};
   }
   if (model.kv_capacity_tokens() < context) {
-    return Rejected{spec_of(input, gpus), RejectCode::kContextDoesNotFit,
+    return Rejected{spec_of(input, split), RejectCode::kContextDoesNotFit,
                     fmt::format("one request of {} tokens does not fit into the KV cache of {}, which holds {:.0f}", context,
-                                text_of(spec_of(input, gpus)), model.kv_capacity_tokens())};
+                                text_of(spec_of(input, split)), model.kv_capacity_tokens())};
   }
   return std::nullopt;
 }
 
 // For a worker that misses the objective even with one request at a time.
-Rejected rejected_speed(const WorkerSearchInput& input, int gpus, const LatencyModel& model) {
+Rejected rejected_speed(const WorkerSearchInput& input, const GpuSplit& split, const LatencyModel& model) {
   const WorkerTimes alone = worker_times(model, 1, input.lengths);
-  const std::string who = text_of(spec_of(input, gpus));
+  const std::string who = text_of(spec_of(input, split));
   if (alone.ttft_s > input.objective.ttft_s) {
-    return {spec_of(input, gpus), RejectCode::kTtft,
+    return {spec_of(input, split), RejectCode::kTtft,
             fmt::format("a prompt of {:.0f} tokens alone takes {} {:.4g} ms, above timeToFirstToken {:.4g} ms",
                         input.lengths.input_tokens, who, alone.ttft_s * 1e3, input.objective.ttft_s * 1e3),
             alone.tpot_s / kTpotMargin, alone.ttft_s};
   }
   if (lengths_exceed_cache(model, input.lengths)) {
-    return {spec_of(input, gpus), RejectCode::kContextDoesNotFit,
+    return {spec_of(input, split), RejectCode::kContextDoesNotFit,
             fmt::format("one request of {:.0f} + {:.0f} tokens does not fit into the KV cache of {}, which holds {:.0f}",
                         input.lengths.input_tokens, input.lengths.output_tokens, who, model.kv_capacity_tokens())};
   }
-  return {spec_of(input, gpus), RejectCode::kTpot,
+  return {spec_of(input, split), RejectCode::kTpot,
           fmt::format("one request alone takes {} {:.4g} ms a token, above {:.0f} % of timePerOutputToken {:.4g} ms", who,
                       alone.tpot_s * 1e3, kTpotMargin * 100, input.objective.tpot_s * 1e3),
           alone.tpot_s / kTpotMargin, alone.ttft_s};
 }
 
+// The figures of one kind of worker, or why it is refused. `server`: the line of the whole model on the GPUs of one server.
+using Tried = std::variant<WorkerConfig, Rejected>;
+Tried try_split(const WorkerSearchInput& input, const GpuSplit& split, const LinearCoefficients& server) {
+  if (auto why = rejected_class(input, split)) return *std::move(why);
+  const LinearCoefficients sheet = split.stages > 1 ? chained(server, input.shape, input.accelerator, split) : server;
+  const WorkerEstimate* known = find_estimate(input.estimates, input.accelerator.name, split);
+  const LinearModel model(known == nullptr ? sheet : estimated(sheet, known->estimate));
+  if (auto why = rejected_memory(input, split, model)) return *std::move(why);
+  const BatchChoice choice = largest_batch(model, input.objective, input.lengths);
+  if (choice.batch < 1) return rejected_speed(input, split, model);
+  WorkerConfig config;
+  config.spec = spec_of(input, split);
+  config.batch = choice.batch;
+  config.limit = choice.limit;
+  config.kv_capacity_tokens = model.kv_capacity_tokens();
+  config.times = choice.times;
+  config.tokens_per_s_per_gpu = tokens_per_s_per_gpu(choice, input.objective, split.gpus());
+  return config;
+}
+
+void take(WorkerConfig config, WorkerSearch& search) {
+  if (!search.best || config.tokens_per_s_per_gpu > search.best->tokens_per_s_per_gpu) search.best = config;
+  search.feasible.push_back(std::move(config));
+}
+
+// Chains of servers with this many GPUs. If none is feasible, the refusal of the longest says why.
+void search_chains(const WorkerSearchInput& input, int tensor_parallel, const LinearCoefficients& server,
+                   WorkerSearch& search) {
+  const int most = std::min({kMaxStages, input.shape.layers, input.max_gpus / tensor_parallel});
+  std::optional<Rejected> rejected;
+  double best = 0;
+  for (int stages = 2; stages <= most; ++stages) {
+    Tried tried = try_split(input, {tensor_parallel, stages}, server);
+    if (auto* const why = std::get_if<Rejected>(&tried)) {
+      if (best > 0) return;
+      rejected = std::move(*why);
+      continue;
+    }
+    auto& config = std::get<WorkerConfig>(tried);
+    if (config.tokens_per_s_per_gpu <= best) return;
+    best = config.tokens_per_s_per_gpu;
+    take(std::move(config), search);
+  }
+  if (best == 0 && rejected) search.rejected.push_back(*std::move(rejected));
+}
+
 }  // namespace
+
+std::optional<WorkerConfig> chain_config(const WorkerSearchInput& input, const GpuSplit& split) {
+  Tried tried =
+      try_split(input, split, linear_coefficients(input.shape, input.accelerator, split.tensor_parallel, input.engine));
+  auto* const config = std::get_if<WorkerConfig>(&tried);
+  return config == nullptr ? std::nullopt : std::optional(std::move(*config));
+}
 
 WorkerSearch search_worker_config(const WorkerSearchInput& input) {
   WorkerSearch search;
-  const int most = std::min(input.max_gpus, input.accelerator.gpus_per_node);
-  for (int gpus : tensor_parallel_degrees(input.shape, most)) {
+  const int most =
+      std::min({input.max_gpus, input.accelerator.gpus_per_node, input.max_tensor_parallel.value_or(input.max_gpus)});
+  for (const int gpus : tensor_parallel_degrees(input.shape, most)) {
     if (auto why = rejected_class(input, gpus)) {
       search.rejected.push_back(*std::move(why));
       continue;
     }
-    const LinearModel model(believed_coefficients(input.shape, input.accelerator, gpus, input.engine, input.estimates));
-    if (auto why = rejected_memory(input, gpus, model)) {
-      search.rejected.push_back(*std::move(why));
+    const LinearCoefficients server = linear_coefficients(input.shape, input.accelerator, gpus, input.engine);
+    if (input.chained) {
+      search_chains(input, gpus, server, search);
       continue;
     }
-    const BatchChoice choice = largest_batch(model, input.objective, input.lengths);
-    if (choice.batch < 1) {
-      search.rejected.push_back(rejected_speed(input, gpus, model));
-      continue;
+    Tried tried = try_split(input, gpus, server);
+    if (auto* const why = std::get_if<Rejected>(&tried)) {
+      search.rejected.push_back(std::move(*why));
+    } else {
+      take(std::get<WorkerConfig>(std::move(tried)), search);
     }
-    WorkerConfig config;
-    config.spec = spec_of(input, gpus);
-    config.batch = choice.batch;
-    config.limit = choice.limit;
-    config.kv_capacity_tokens = model.kv_capacity_tokens();
-    config.times = choice.times;
-    config.tokens_per_s_per_gpu = tokens_per_s_per_gpu(choice, input.objective, gpus);
-    search.feasible.push_back(config);
-    if (!search.best || config.tokens_per_s_per_gpu > search.best->tokens_per_s_per_gpu) search.best = config;
   }
   return search;
 }

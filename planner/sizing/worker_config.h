@@ -77,7 +77,7 @@ struct BatchChoice {
 // its own time. REQUIRES: choice.batch >= 1.
 [[nodiscard]] double tokens_per_s_per_gpu(const BatchChoice& choice, const Objective& objective, int gpus);
 
-// "2 x h100".
+// "2 x h100"; for a chain "a chain of 4 x h100", "a chain of 4 x (2 x h100)".
 [[nodiscard]] std::string text_of(const WorkerSpec& spec);
 
 struct WorkerConfig {
@@ -116,11 +116,16 @@ struct WorkerSearchInput {
   AcceleratorSpec accelerator;
   Objective objective;
   Lengths lengths;
-  int max_gpus = 1;            // of one worker; also limited by the GPUs of a node
+  int max_gpus = 1;            // of one worker; those that compute a layer together are also limited by the GPUs of a node
   int max_context_tokens = 0;  // a worker must hold one request of this length; 0: the maximum of the model
   EngineType engine = EngineType::kWindlass;
   std::span<const WorkerEstimate> estimates = {};  // measurements that replace the data sheet
+  bool chained = false;                            // workers are chains of two to kMaxStages servers
+  std::optional<int> max_tensor_parallel = {};     // of each of their servers
 };
+
+// A request waits for every server of its chain once for each token.
+inline constexpr int kMaxStages = 32;
 
 // Concurrent requests that fit in a worker's KV cache; at least 1 and at most kMaxBatch. `reserved_tokens`: what its engine
 // reserves per request, however short; 0: only what the request needs.
@@ -130,7 +135,11 @@ struct WorkerSearchInput {
 // heads split or repeat evenly.
 [[nodiscard]] std::vector<int> tensor_parallel_degrees(const ModelShape& shape, int max_gpus);
 
-// Uses the linear model, with measurements where available.
+// Uses the linear model, with measurements where available. Of chains with servers of as many GPUs, more servers are tried only
+// until they no longer increase T_max.
 [[nodiscard]] WorkerSearch search_worker_config(const WorkerSearchInput& input);
+
+// The figures of one kind of chain; none if it misses the objective.
+[[nodiscard]] std::optional<WorkerConfig> chain_config(const WorkerSearchInput& input, const GpuSplit& split);
 
 }  // namespace windlass::planner

@@ -13,9 +13,15 @@ namespace {
 
 std::string title(const planner::ServiceId& id) { return id.name_space + "/" + id.name; }
 
+// GPUs of a worker; of a chain its servers, and the GPUs of each.
+std::string gpus_text(const planner::WorkerSpec& spec) {
+  if (spec.pipeline_stages == 1) return std::to_string(spec.gpus());
+  return fmt::format("{} x {}", spec.pipeline_stages, spec.tensor_parallel);
+}
+
 void add_pools(TextTable& table, const planner::ServiceId& id, const std::vector<planner::Pool>& pools) {
   for (const auto& pool : pools) {
-    table.add({title(id), pool.name, dispatch::to_string(pool.role), pool.spec.accelerator, std::to_string(pool.spec.gpus()),
+    table.add({title(id), pool.name, dispatch::to_string(pool.role), pool.spec.accelerator, gpus_text(pool.spec),
                std::to_string(pool.workers), fmt::format("{}/{}", pool.each.slots, pool.each.max_concurrency),
                number_text(pool.each.requests_per_s)});
   }

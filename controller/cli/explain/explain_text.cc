@@ -8,6 +8,7 @@
 
 #include "controller/cli/console/plan_text.h"
 #include "controller/cli/console/text_table.h"
+#include "planner/sizing/worker_config.h"
 #include "planner/whatif/what_if.h"
 
 namespace windlass::cli {
@@ -123,10 +124,9 @@ std::string considered_section(const planner::ServicePlan& planned) {
   if (planned.considered.empty()) return "\nWhat was considered\n" + strategies_table(planned.strategies);
   TextTable table({"  CONFIGURATION", "WORKERS", "COST/H", "TTFT", "TPOT", "VERDICT"});
   for (const planner::Considered& one : planned.considered) {
-    table.add({fmt::format("  {} x {}", one.spec.gpus(), one.spec.accelerator),
-               one.workers > 0 ? std::to_string(one.workers) : "-", one.workers > 0 ? number_text(one.cost_per_hour) : "-",
-               one.ttft_s > 0 ? seconds_text(one.ttft_s) : "-", one.tpot_s > 0 ? seconds_text(one.tpot_s) : "-",
-               one.rejected.empty() ? "taken" : one.rejected});
+    table.add({"  " + planner::text_of(one.spec), one.workers > 0 ? std::to_string(one.workers) : "-",
+               one.workers > 0 ? number_text(one.cost_per_hour) : "-", one.ttft_s > 0 ? seconds_text(one.ttft_s) : "-",
+               one.tpot_s > 0 ? seconds_text(one.tpot_s) : "-", one.rejected.empty() ? "taken" : one.rejected});
   }
   return "\nWhat was considered\n" + table.text() + strategies_table(planned.strategies);
 }
@@ -135,8 +135,8 @@ std::string decided_section(const planner::ServicePlan& planned) {
   std::string text = "\nWhat was decided\n";
   const bool recommended = !planned.recommended_pools.empty();
   for (const auto& pool : recommended ? planned.recommended_pools : planned.pools) {
-    text += fmt::format("  {}pool {}: {} of {} x {}, {} concurrent requests each\n", recommended ? "recommended: " : "",
-                        planner::title(pool.id()), count_text(pool.workers, "worker"), pool.spec.gpus(), pool.spec.accelerator,
+    text += fmt::format("  {}pool {}: {} of {}, {} concurrent requests each\n", recommended ? "recommended: " : "",
+                        planner::title(pool.id()), count_text(pool.workers, "worker"), planner::text_of(pool.spec),
                         pool.each.slots);
   }
   if (planned.pools.empty()) text += "  no workers\n";

@@ -58,7 +58,7 @@ Slots slots_of(const ApplyStep& step, const ServiceStep& own, const planner::Poo
 // Creates one worker. False: no more workers of the pool can be created now.
 bool create(ApplyStep& step, ServiceStep& own, const planner::Pool& pool, int slot, const Launch& spec) {
   Backoffs& backoffs = own.memory.backoffs;
-  own.asked_for.push_back({spec.pool, slot, spec.accelerator, spec.gpus});
+  own.asked_for.push_back({spec.pool, slot, spec.accelerator, {spec.gpus_of_server(), spec.stages}});
   const auto created = step.context.runtime.create(spec);
   if (created.ok()) {
     backoffs.accepted(pool.id(), slot);
@@ -87,7 +87,7 @@ void create_some(ApplyStep& step, ServiceStep& own, const Wanted& wanted, int co
   const Slots slots = slots_of(step, own, pool.id());
   for (int slot = 0; count > 0; ++slot) {
     if (slots.taken.contains(slot)) continue;
-    Launch spec = worker_spec(own.service, pool, slot, wanted.accelerator);
+    Launch spec = worker_spec(own.service, pool, slot, wanted.accelerator, own.layers);
     spec.max_concurrency = wanted.spec.max_concurrency;
     if (step.context.runtime.name_taken(spec.name_space, spec.name)) continue;  // not one of ours
     if (!step.may_write()) return;

@@ -41,23 +41,29 @@ bool fits_on_nodes(const Observation& observation, const ServiceStep& own, const
     if (!node.unschedulable) free[node.name] = node.allocatable_gpus - node.used_by_others;
   }
   if (!known) return true;
-  std::vector<int> without_node;
+  std::vector<int> without_node;  // GPUs of each server
   for (const auto& [uid, workers] : observation.workers) {
     for (const Worker& worker : workers) {
       if (worker.accelerator != accelerator || worker.finished) continue;
-      if (worker.node.empty()) {
-        without_node.push_back(worker.gpus);
-      } else if (const auto node = free.find(worker.node); node != free.end()) {
-        node->second -= worker.gpus;
-      }
+      const int gpus = worker.gpus / worker.stages;
+      const auto take = [&](const std::string& at) {
+        if (at.empty()) {
+          without_node.push_back(gpus);
+        } else if (const auto node = free.find(at); node != free.end()) {
+          node->second -= gpus;
+        }
+      };
+      take(worker.node);
+      for (const ChainServer& server : worker.later) take(server.node);
     }
   }
   for (const AskedFor& worker : own.asked_for) {
-    if (worker.accelerator == accelerator) without_node.push_back(worker.gpus);
+    if (worker.accelerator != accelerator) continue;
+    without_node.insert(without_node.end(), static_cast<std::size_t>(worker.split.stages), worker.split.tensor_parallel);
   }
   std::sort(without_node.rbegin(), without_node.rend());
   for (const int gpus : without_node) planner::place_workers(free, gpus, 1);
-  return planner::place_workers(free, pool.spec.gpus(), more) == more;
+  return planner::place_workers(free, pool.spec.split(), more) == more;
 }
 
 }  // namespace
@@ -73,7 +79,7 @@ bool inside_budget(const ApplyStep& step, const ServiceStep& own, const planner:
   };
   for (const Worker* worker : own.active) add(worker->accelerator, worker->gpus);
   for (const Worker* worker : own.lost) add(worker->accelerator, worker->gpus);
-  for (const AskedFor& worker : own.asked_for) add(worker.accelerator, worker.gpus);
+  for (const AskedFor& worker : own.asked_for) add(worker.accelerator, worker.split.gpus());
   constexpr double kRounding = 1e-9;
   const api::ModelServiceSpec& spec = own.service.spec;
   if (spec.scaling.max_cost_per_hour && cost > *spec.scaling.max_cost_per_hour + kRounding) return false;
@@ -96,7 +102,7 @@ bool has_room(const ApplyStep& step, const ServiceStep& own, const Wanted& wante
   const api::CapacitySpec& promised = wanted.accelerator.spec.capacity;
   const bool elastic = promised.mode == api::CapacityMode::kElastic;
   std::int64_t held = std::int64_t{more} * pool.spec.gpus() + held_gpus(observation, pool.spec.accelerator, elastic);
-  for (const AskedFor& worker : own.asked_for) held += worker.accelerator == pool.spec.accelerator ? worker.gpus : 0;
+  for (const AskedFor& worker : own.asked_for) held += worker.accelerator == pool.spec.accelerator ? worker.split.gpus() : 0;
   const std::int64_t limit = elastic ? promised.max_gpus.value_or(0) : capacity->second.allocatable;
   if (held + capacity->second.used_by_others > limit) return false;
   // A lost worker's GPUs may come back, so its replacement waits for a node without giving it up.

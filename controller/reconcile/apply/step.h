@@ -47,7 +47,7 @@ struct AskedFor {
   std::string pool;
   int slot = 0;
   std::string accelerator;
-  int gpus = 0;
+  planner::GpuSplit split;
 };
 
 struct ServiceStep {
@@ -59,6 +59,7 @@ struct ServiceStep {
   std::vector<const Worker*> lost = {};    // those whose node does not answer
   std::set<const Worker*> current = {};    // the active ones that match the plan
   int ready_current = 0;                   // the ready ones of these
+  int layers = 0;                          // of the model; 0: unknown
   bool wants_room = false;                 // a new worker has no room before an outdated one goes
   std::vector<AskedFor> asked_for = {};
 };

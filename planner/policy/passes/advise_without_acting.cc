@@ -21,8 +21,7 @@ std::map<std::string, FreeByNode> free_for_growth(const FleetDraft& fleet, const
     const bool stays = pool != would.end() && pool->second >= count_existing(*draft.service, worker.pool_id());
     if (stays || !holds_gpus(worker)) continue;
     const auto nodes = free.find(worker.accelerator);
-    if (nodes == free.end()) continue;
-    if (const auto node = nodes->second.find(worker.node); node != nodes->second.end()) node->second += worker.gpus;
+    if (nodes != free.end()) give_its_nodes_back(worker, nodes->second);
   }
   return free;
 }
@@ -53,7 +52,7 @@ void advise_without_acting(FleetDraft& fleet) {
       const auto nodes = free.find(own[i].accelerator);
       const int growth = would[i] - own[i].keep;
       if (nodes == free.end() || !grows(i)) continue;
-      would[i] = own[i].keep + place_workers(nodes->second, own[i].gpus_per_worker, growth);
+      would[i] = own[i].keep + place_workers(nodes->second, own[i].split, growth);
     }
     draft.granted = would[0];
     draft.sides_granted.assign(would.begin() + 1, would.end());

@@ -62,7 +62,8 @@ bool first_has_node(const Draft& draft, const FleetDraft& fleet) {
   const WorkerSpec& spec = draft.chosen->pool.spec;
   const ClassCapacity& capacity = fleet.capacities.at(spec.accelerator);
   // A node with room next to all workers saves the look at each of them, unless one without a node may take that room.
-  if (!capacity.nodes || (capacity.pending.empty() && capacity.largest_free >= spec.gpus())) return true;
+  if (!capacity.nodes || (spec.pipeline_stages == 1 && capacity.pending.empty() && capacity.largest_free >= spec.gpus()))
+    return true;
   return fit_on_nodes(fleet, {claim_of(draft, fleet.snapshot->now_s)}, {1}, true).most.front() >= 1;
 }
 

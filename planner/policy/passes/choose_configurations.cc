@@ -31,6 +31,11 @@ std::vector<Configuration> pools_as_they_are(const ConfigurationInput& input, bo
   return pools;
 }
 
+// Without a choice: what the spec asks for.
+bool is_chained(const Service& service, const std::optional<Configuration>& chosen) {
+  return chosen ? chosen->pool.spec.pipeline_stages > 1 : service.scaling.strategy == Family::kChained;
+}
+
 void choose(Draft& draft, const FleetDraft& fleet) {
   const Service& service = *draft.service;
   const ConfigurationInput input{&service,           fleet.snapshot,      &fleet.capacities,      &draft.memory,
@@ -40,7 +45,9 @@ void choose(Draft& draft, const FleetDraft& fleet) {
   draft.sides = std::move(choice.sides);
   const bool split = draft.chosen ? draft.sides.split()
                                   : service.scaling.strategy == Family::kDisaggregated || runs_split(service, draft.memory);
-  draft.plan.strategy = split ? Family::kDisaggregated : Family::kReplicated;
+  draft.plan.strategy = split                               ? Family::kDisaggregated
+                        : is_chained(service, draft.chosen) ? Family::kChained
+                                                            : Family::kReplicated;
   const bool changes = draft.chosen && (draft.memory.configuration != draft.chosen->pool.name ||
                                         draft.memory.prefill_share.has_value() != draft.sides.split());
   if (draft.chosen) {

@@ -41,7 +41,7 @@ Claim claim_of(const Draft& draft, double now_s) {
   const int existing = count_existing(*draft.service, pool.id());
   return Claim{draft.service->priority,
                pool.spec.accelerator,
-               pool.spec.gpus(),
+               pool.spec.split(),
                draft.target.floor,
                std::min(existing, draft.target.allowed),
                draft.target.allowed,
@@ -54,7 +54,7 @@ Claim side_claim_of(const Draft& draft, std::size_t index, double now_s) {
   const Pool& pool = side.configuration.pool;
   const int wanted = draft.sides_wanted[index];
   const int existing = count_existing(*draft.service, pool.id());
-  return Claim{draft.service->priority, pool.spec.accelerator, pool.spec.gpus(),
+  return Claim{draft.service->priority, pool.spec.accelerator, pool.spec.split(),
                // The part of minWorkers beyond the chosen pool: the second worker of a pair has a floor too.
                std::clamp(draft.service->scaling.min_workers - draft.target.floor, 0, wanted), std::min(existing, wanted),
                wanted, yields(draft, now_s), [&draft, &side](int workers) {
@@ -66,7 +66,7 @@ Claim second_claim_of(const Draft& draft, const Configuration& pool, int wanted)
   Claim claim;
   claim.priority = draft.service->priority;
   claim.accelerator = pool.pool.spec.accelerator;
-  claim.gpus_per_worker = pool.pool.spec.gpus();
+  claim.split = pool.pool.spec.split();
   claim.keep = std::min(pool.pool.workers, wanted);
   claim.wanted = wanted;
   return claim;

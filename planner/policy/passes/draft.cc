@@ -40,7 +40,7 @@ const char* shortage_of(const FleetDraft& fleet, const WorkerSpec& spec) {
     free += std::max(0, gpus);
     largest = std::max(largest, gpus);
   }
-  return free >= spec.gpus() && largest < spec.gpus() ? "NoRoomOnOneNode" : "InsufficientCapacity";
+  return free >= spec.gpus() && largest < spec.tensor_parallel ? "NoRoomOnOneNode" : "InsufficientCapacity";
 }
 
 bool is_refused(const Service& service, double now_s) { return service.refused && now_s < service.refused->until_s; }

@@ -77,7 +77,7 @@ Denied denied(const Draft& draft, const WorkerSpec& spec, const char* kind, int 
     int largest = 0;
     for (const auto& [node, gpus] : fleet.free_on_nodes.at(spec.accelerator)) largest = std::max(largest, gpus);
     message += fmt::format("{} GPUs are free, but no node has {} of them (the most on one node: {}); ",
-                           fleet.free_gpus.at(spec.accelerator), spec.gpus(), largest);
+                           fleet.free_gpus.at(spec.accelerator), spec.tensor_parallel, largest);
   }
   message += who_has(draft, spec.accelerator, fleet, holders);
   return Denied{draft.service->id, code, std::move(message), spec.accelerator, needed, granted};

@@ -67,7 +67,9 @@ std::vector<Fixed> fixed_workers(const FleetDraft& fleet, bool drained) {
     }
   }
   std::stable_sort(fixed.begin(), fixed.end(), [](const Fixed& a, const Fixed& b) {
-    const auto key = [](const Fixed& of) { return std::tuple(of.rank, of.worker->node.empty(), -of.worker->gpus); };
+    const auto key = [](const Fixed& of) {
+      return std::tuple(of.rank, of.worker->node.empty(), -of.worker->split().tensor_parallel);
+    };
     return key(a) < key(b);
   });
   return fixed;
@@ -91,7 +93,8 @@ std::vector<Growth> growth_of(const std::vector<Claim>& claims, const std::vecto
     all.push_back({rank_of_rest(claim.priority), i, growth - of_floor});
   }
   std::stable_sort(all.begin(), all.end(), [&](const Growth& a, const Growth& b) {
-    return std::tuple(a.rank, -claims[a.claim].gpus_per_worker) < std::tuple(b.rank, -claims[b.claim].gpus_per_worker);
+    const auto key = [&](const Growth& of) { return std::tuple(of.rank, -claims[of.claim].split.tensor_parallel); };
+    return key(a) < key(b);
   });
   return all;
 }
@@ -112,12 +115,7 @@ NodeFit fit_on_nodes(const FleetDraft& fleet, const std::vector<Claim>& claims, 
   const auto take_up_to = [&](const Rank& rank) {
     for (; next != fixed.end() && next->rank <= rank; ++next) {
       const auto nodes = fit.free.find(next->worker->accelerator);
-      if (nodes == fit.free.end()) continue;
-      if (next->worker->node.empty()) {
-        place_workers(nodes->second, next->worker->gpus, 1);
-      } else if (const auto node = nodes->second.find(next->worker->node); node != nodes->second.end()) {
-        node->second -= next->worker->gpus;
-      }
+      if (nodes != fit.free.end()) take_its_nodes(*next->worker, nodes->second);
     }
   };
   std::vector<int> placed(claims.size(), 0);
@@ -127,11 +125,16 @@ NodeFit fit_on_nodes(const FleetDraft& fleet, const std::vector<Claim>& claims, 
     take_up_to(growth.rank);
     const auto nodes = fit.free.find(claim.accelerator);
     if (nodes == fit.free.end()) continue;
-    const int here = place_workers(nodes->second, claim.gpus_per_worker, growth.workers);
+    const int here = place_workers(nodes->second, claim.split, growth.workers);
     placed[growth.claim] += here;
+    const bool lacks_nodes = here < growth.workers;
+    if (claim.split.stages > 1) {  // the servers that are free are too few, but smaller chains and other workers may fit
+      if (lacks_nodes) fit.most[growth.claim] = claim.keep + placed[growth.claim];
+      continue;
+    }
     int& full = full_for.try_emplace(claim.accelerator, kAny).first->second;
-    if (here < growth.workers) full = std::min(full, claim.gpus_per_worker);
-    if (claim.gpus_per_worker >= full) fit.most[growth.claim] = claim.keep + placed[growth.claim];
+    if (lacks_nodes) full = std::min(full, claim.gpus_per_worker());
+    if (claim.gpus_per_worker() >= full) fit.most[growth.claim] = claim.keep + placed[growth.claim];
   }
   take_up_to({kAny, 0});
   return fit;

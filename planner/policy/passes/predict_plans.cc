@@ -116,9 +116,9 @@ void say_what_is_unsure(Draft& draft, const Snapshot& snapshot) {
   const Service& service = *draft.service;
   const Configuration& chosen = *draft.chosen;
   const WorkerSpec& spec = chosen.pool.spec;
-  const WorkerEstimate* known = find_estimate(service.estimates, spec.accelerator, spec.gpus());
+  const WorkerEstimate* known = find_estimate(service.estimates, spec.accelerator, spec.split());
   const AcceleratorState* state = find_accelerator(snapshot, spec.accelerator);
-  if (state == nullptr || !service.shape || (known != nullptr && known->gpus_per_worker == spec.gpus())) return;
+  if (state == nullptr || !service.shape || (known != nullptr && known->split() == spec.split())) return;
   const double longer = one_sided(chosen.errors.tpot);
   const Configuration slow = at_end(service, state->spec, draft.view.lengths, chosen, longer, longer);
   const int sure = workers_for(service, slow, draft.target.demand_per_s, draft.view.burstiness);

@@ -49,10 +49,10 @@ void take_rank(const std::vector<Draft*>& drafts, std::size_t rank, FleetDraft& 
   std::vector<int> grants = arbitrate(claims, fleet.free_gpus);
   for (std::size_t i = 0; i < claims.size(); ++i) {
     if (const auto nodes = fleet.free_on_nodes.find(claims[i].accelerator); nodes != fleet.free_on_nodes.end())
-      grants[i] = place_workers(nodes->second, claims[i].gpus_per_worker, grants[i]);
+      grants[i] = place_workers(nodes->second, claims[i].split, grants[i]);
     if (grants[i] == 0) continue;
     Draft& draft = *claimants[i];
-    fleet.free_gpus[claims[i].accelerator] -= grants[i] * claims[i].gpus_per_worker;
+    fleet.free_gpus[claims[i].accelerator] -= grants[i] * claims[i].gpus_per_worker();
     Configuration pool = draft.others[rank];
     pool.pool.workers = grants[i];
     const auto same = std::find_if(draft.retiring.begin(), draft.retiring.end(),

@@ -144,7 +144,7 @@ void share_gpus(FleetDraft& fleet) {
       claims.second_pools[i - claims.first_second]->pool.workers = grants[i];
     }
     // Reserved for this claim even before they are free.
-    fleet.free_gpus[claims.all[i].accelerator] -= promised[i] * claims.all[i].gpus_per_worker;
+    fleet.free_gpus[claims.all[i].accelerator] -= promised[i] * claims.all[i].gpus_per_worker();
   }
   for (const UnitClaims& unit : claims.units) {
     for (std::size_t i = 0; i < unit.sides.size(); ++i) claims.claimants[unit.chosen]->sides_granted[i] = grants[unit.sides[i]];

@@ -40,7 +40,7 @@ Hint times_hint(const Service& service, const Configuration& configuration, doub
     return Hint{Truth::kUnknown, "NotPredicted",
                 fmt::format("the class or the model's shape is unknown for workers of {}", text_of(spec))};
   }
-  const WorkerEstimate* known = find_estimate(service.estimates, spec.accelerator, spec.gpus());
+  const WorkerEstimate* known = find_estimate(service.estimates, spec.accelerator, spec.split());
   if (known == nullptr) {
     const TimeErrors& errors = configuration.errors;
     return Hint{
@@ -55,7 +55,7 @@ Hint times_hint(const Service& service, const Configuration& configuration, doub
                             "throttled GPU; predictions are wider until they are measured again",
                             text_of(spec))};
   }
-  if (known->gpus_per_worker != spec.gpus()) {
+  if (known->split() != spec.split()) {
     return Hint{Truth::kFalse, "OtherWorkers",
                 fmt::format("times of {} come from {} x {}; a few minutes of traffic, or a PerformanceProfile, would narrow "
                             "predictions",
@@ -87,7 +87,7 @@ Hint times_hint(const Draft& draft, double now_s) {
 // The GPUs that are missing for the workers that a service needs.
 Hint shortage_hint(const FleetDraft& fleet, const WorkerSpec& spec, std::string message) {
   const std::string code = shortage_of(fleet, spec);
-  if (code == "NoRoomOnOneNode") message += fmt::format("; GPUs are free, but no node has {} of them", spec.gpus());
+  if (code == "NoRoomOnOneNode") message += fmt::format("; GPUs are free, but no node has {} of them", spec.tensor_parallel);
   return Hint{Truth::kFalse, code, std::move(message)};
 }
 

@@ -40,11 +40,11 @@ int degree_on(const Problem& problem, const ClusterNode& node, int tensor_parall
 }
 
 // The slowest link to one of these nodes that a request's tokens may come over.
-HopTimes slowest_hop(const Problem& problem, const std::vector<int>& nodes, int node, bool alone_on_node) {
+planner::HopTimes slowest_hop(const Problem& problem, const std::vector<int>& nodes, int node, bool alone_on_node) {
   const GpuCluster& cluster = *problem.cluster;
-  HopTimes slowest;
+  planner::HopTimes slowest;
   const auto consider = [&](const Link& link) {
-    const HopTimes times = hop_times(problem.shape, link);
+    const planner::HopTimes times = hop_times(problem.shape, link);
     slowest.latency_s = std::max(slowest.latency_s, times.latency_s);
     slowest.s_per_token = std::max(slowest.s_per_token, times.s_per_token);
   };
@@ -286,7 +286,7 @@ Result<ChainServers> chain_servers(const Problem& problem, const std::set<std::s
       times->second = {degree, model->iteration_s(planner::prefill_batch(1, input)),
                        model->iteration_s(planner::decode_batch(capacity, input + output / 2))};
     }
-    const HopTimes hop = slowest_hop(problem, nodes, static_cast<int>(n), node.gpus < 2 * degree);
+    const planner::HopTimes hop = slowest_hop(problem, nodes, static_cast<int>(n), node.gpus < 2 * degree);
     const StageBytes bytes = stage_bytes(shape, 1, degree);
     // A cache that the GPUs of a server cannot divide further takes more of its memory.
     instance.cache_gb = std::max(instance.cache_gb, bytes.per_token * degree * (input + output) / kGb);

@@ -38,9 +38,8 @@ Result<std::shared_ptr<const planner::IterationModel>> roofline_instance(const p
   return std::shared_ptr<const planner::IterationModel>(std::make_shared<planner::OperatorModel>(std::move(model)));
 }
 
-HopTimes hop_times(const planner::ModelShape& shape, const Link& link) {
-  if (!(link.bytes_per_s > 0)) return {kInfinite, 0};
-  return {2 * link.latency_s, shape.hidden * planner::bytes_of(shape.dtype) / link.bytes_per_s};
+planner::HopTimes hop_times(const planner::ModelShape& shape, const Link& link) {
+  return planner::hop_times(shape, link.bytes_per_s, link.latency_s);
 }
 
 StageBytes stage_bytes(const planner::ModelShape& shape, int layers, int tensor_parallel) {
@@ -66,7 +65,7 @@ Result<StagedModel> StagedModel::make(const planner::ModelShape& shape, const Gp
     }
     model.stages_[stage->second].share += static_cast<double>(hop.layers) / shape.layers;
     if (before >= 0) {
-      const HopTimes times = hop_times(shape, cluster.link(before, node));
+      const planner::HopTimes times = hop_times(shape, cluster.link(before, node));
       model.hops_.latency_s += times.latency_s;
       model.hops_.s_per_token += times.s_per_token;
     }

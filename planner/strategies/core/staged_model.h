@@ -13,6 +13,7 @@
 #include "planner/deployment/deployment.h"
 #include "planner/deployment/gpu_cluster.h"
 #include "planner/perf/engine_overhead.h"
+#include "planner/perf/hop_times.h"
 #include "planner/perf/iteration_model.h"
 
 namespace windlass::hetero {
@@ -23,15 +24,8 @@ namespace windlass::hetero {
     const planner::ModelShape& shape, const ClusterNode& machine, int tensor_parallel,
     const planner::EngineOverhead& overhead = {});
 
-// A message from one stage to the next with the activations of `tokens` tokens, and the answer's way back. Infinite without a
-// link.
-struct HopTimes {
-  double latency_s = 0;
-  double s_per_token = 0;
-
-  [[nodiscard]] double at(double tokens) const { return latency_s + s_per_token * tokens; }
-};
-[[nodiscard]] HopTimes hop_times(const planner::ModelShape& shape, const Link& link);
+// Infinite without a link.
+[[nodiscard]] planner::HopTimes hop_times(const planner::ModelShape& shape, const Link& link);
 
 // Bytes of weights and, for each token, of KV cache that `layers` of the model's layers take on each GPU of a stage. Embeddings
 // and the output projection are spread over all layers.
@@ -63,7 +57,7 @@ class StagedModel final : public planner::IterationModel {
   StagedModel() = default;
 
   std::vector<Stage> stages_;  // alike ones together
-  HopTimes hops_;              // of all hops
+  planner::HopTimes hops_;     // of all hops
   double kv_capacity_tokens_ = 0;
 };
 

@@ -95,19 +95,19 @@ TEST(Arbitration, GrowthWaitsForWhatIsComingFree) {
     for (Claim& claim : claims) {
       claim.priority = static_cast<int>(rng.integer(0, 2));
       claim.accelerator = "a";
-      claim.gpus_per_worker = static_cast<int>(rng.integer(1, 3));
+      claim.split = static_cast<int>(rng.integer(1, 3));
       claim.wanted = static_cast<int>(rng.integer(0, 6));
       claim.floor = static_cast<int>(rng.integer(0, claim.wanted));
       claim.keep = static_cast<int>(rng.integer(0, claim.wanted));
       claim.yields = rng.integer(0, 4) == 0;
-      live += claim.keep * claim.gpus_per_worker;
+      live += claim.keep * claim.gpus_per_worker();
     }
     const int free = live + static_cast<int>(rng.integer(0, 5)), coming = static_cast<int>(rng.integer(0, 6));
     const std::vector<int> granted = startable_of(claims, free, coming);
     const std::vector<int> by_then = arbitrate(claims, {{"a", free + coming}});
     int used = 0;
     for (std::size_t k = 0; k < claims.size(); ++k) {
-      used += granted[k] * claims[k].gpus_per_worker;
+      used += granted[k] * claims[k].gpus_per_worker();
       EXPECT_GE(granted[k], std::min(claims[k].keep, by_then[k])) << "case " << i;
       EXPECT_LE(granted[k], by_then[k]) << "case " << i;
     }
@@ -126,7 +126,7 @@ TEST(Arbitration, HoldsItsRules) {
     for (Claim& claim : claims) {
       claim.priority = static_cast<int>(rng.integer(0, 2));
       claim.accelerator = rng.integer(0, 1) == 0 ? "a" : "b";
-      claim.gpus_per_worker = static_cast<int>(rng.integer(1, 4));
+      claim.split = static_cast<int>(rng.integer(1, 4));
       claim.wanted = static_cast<int>(rng.integer(0, 6));
       claim.floor = static_cast<int>(rng.integer(0, claim.wanted));
       claim.keep = static_cast<int>(rng.integer(0, claim.wanted));
@@ -136,16 +136,16 @@ TEST(Arbitration, HoldsItsRules) {
     for (std::size_t k = 0; k < claims.size(); ++k) {
       ASSERT_GE(granted[k], 0);
       ASSERT_LE(granted[k], claims[k].wanted);
-      left[claims[k].accelerator] -= granted[k] * claims[k].gpus_per_worker;
+      left[claims[k].accelerator] -= granted[k] * claims[k].gpus_per_worker();
     }
     for (const auto& [name, gpus] : left) ASSERT_GE(gpus, 0);
     for (std::size_t k = 0; k < claims.size(); ++k) {
       if (granted[k] < claims[k].wanted) {
-        ASSERT_LT(left[claims[k].accelerator], claims[k].gpus_per_worker);
+        ASSERT_LT(left[claims[k].accelerator], claims[k].gpus_per_worker());
       }
       for (std::size_t other = 0; other < claims.size(); ++other) {
-        const bool same_kind =
-            claims[k].accelerator == claims[other].accelerator && claims[k].gpus_per_worker == claims[other].gpus_per_worker;
+        const bool same_kind = claims[k].accelerator == claims[other].accelerator &&
+                               claims[k].gpus_per_worker() == claims[other].gpus_per_worker();
         if (same_kind && claims[k].priority > claims[other].priority && granted[k] < claims[k].wanted) {
           ASSERT_LE(granted[other], claims[other].floor);
         }

@@ -182,7 +182,7 @@ TEST(Capacity, LargestRoomsAreThoseOfASearch) {
     Claim claim;
     claim.accelerator = "h100";
     claim.wanted = 1;
-    claim.gpus_per_worker = std::max(1, capacity.largest_free);
+    claim.split = std::max(1, capacity.largest_free);
     const int fits = fit_on_nodes(draft_of(snapshot), {claim}, {1}, true).most.front();
     EXPECT_GE(fits, capacity.largest_free > 0 ? 1 : 0) << "seed " << seed;
   }

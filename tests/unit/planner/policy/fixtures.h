@@ -171,6 +171,7 @@ inline void carry_out(const ServicePlan& plan, Service& service, double now_s) {
       Worker worker = ready_worker(pool.name, pool.spec.accelerator, pool.spec.gpus(), slots[pool.name]++, now_s);
       worker.max_concurrency = pool.each.max_concurrency;
       worker.role = pool.role;
+      worker.later_nodes.resize(static_cast<std::size_t>(pool.spec.pipeline_stages - 1));
       service.workers.push_back(std::move(worker));
     }
   }

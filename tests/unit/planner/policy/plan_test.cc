@@ -419,8 +419,8 @@ TEST(Plan, InfeasibleObjectiveSaysWhatWouldMeetIt) {
   EXPECT_THAT(plan.feasible.message, HasSubstr("131 GiB do not fit into the 80 GiB of 1 x h100"));
 }
 
-// Given a model of unknown shape, an unsupported strategy or a class that does not exist; expects nothing started, and the
-// reason.
+// Given a model of unknown shape, a strategy that the engine cannot run or a class that does not exist; expects nothing
+// started, and the reason.
 TEST(Plan, UnknownsAreNamed) {
   Service service = chat_service();
   service.shape.reset();
@@ -432,6 +432,7 @@ TEST(Plan, UnknownsAreNamed) {
 
   service = chat_service();
   service.scaling.strategy = Family::kChained;
+  service.engine = EngineType::kVLLM;
   EXPECT_EQ(make_plan(one(service)).services[0].feasible.reason, "StrategyNotAvailable");
 
   service = chat_service();

@@ -1,0 +1,13 @@
+// See hop_times.h.
+#include "planner/perf/hop_times.h"
+
+#include <limits>
+
+namespace windlass::planner {
+
+HopTimes hop_times(const ModelShape& shape, double bytes_per_s, double latency_s) {
+  if (!(bytes_per_s > 0)) return {std::numeric_limits<double>::infinity(), 0};
+  return {2 * latency_s, shape.hidden * bytes_of(shape.dtype) / bytes_per_s};
+}
+
+}  // namespace windlass::planner
