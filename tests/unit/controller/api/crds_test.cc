@@ -119,7 +119,7 @@ TEST(Examples, Load) {
     ASSERT_TRUE(objects.ok()) << objects.error().message;
     for (const Object& object : *objects) services += std::holds_alternative<ModelService>(object.value) ? 1 : 0;
   }
-  EXPECT_EQ(services, 4);
+  EXPECT_EQ(services, 5);
 }
 
 // A command's standard output; empty if it fails.

@@ -34,9 +34,12 @@ struct Asked {
   double drain_timeout_s = 5400;
   std::string pod_ip = "10.1.2.3";
   planner::EngineSettings settings = {};
+  int stages = 1;
+  int stage = 0;
 };
 
 constexpr int kBatch = 37;
+constexpr int kLayers = 80;
 
 // The arguments with which the kubelet starts the pod's container; the pod has its address by then.
 std::vector<std::string> arguments_of(const Asked& asked) {
@@ -55,9 +58,12 @@ std::vector<std::string> arguments_of(const Asked& asked) {
   pool.name = "pool";
   pool.role = asked.role;
   pool.spec.tensor_parallel = asked.gpus;
+  pool.spec.pipeline_stages = asked.stages;
   pool.spec.engine = asked.settings;
   pool.each.max_concurrency = kBatch;
-  const auto pod = pod_of(worker_spec(service, pool, 0, accelerator), {"registry.example/worker:1", ""});
+  Launch launch = worker_spec(service, pool, 0, accelerator, kLayers);
+  launch.stage = asked.stage;
+  const auto pod = pod_of(launch, {"registry.example/worker:1", ""});
   EXPECT_TRUE(pod.ok()) << pod.error().message;
   if (!pod.ok()) return {};
   const auto& container = (*pod)["spec"]["containers"][0];
@@ -80,6 +86,17 @@ ServeFlags flags_of(const Asked& asked) {
   const auto* flags = command.ok() ? std::get_if<ServeFlags>(&*command) : nullptr;
   EXPECT_NE(flags, nullptr) << "a worker that serves";
   return flags == nullptr ? ServeFlags() : *flags;
+}
+
+// Given a chain of three servers with two GPUs each; expects each server's part of the layers, and its two GPUs.
+TEST(WorkerFlags, OfAChain) {
+  const std::vector<worker::BlockRange> parts = {{0, 26}, {26, 53}, {53, 80}};
+  for (int stage = 0; stage < 3; ++stage) {
+    const ServeFlags flags = flags_of({.gpus = 2, .stages = 3, .stage = stage});
+    EXPECT_EQ(flags.blocks, parts[static_cast<std::size_t>(stage)]);
+    EXPECT_EQ(flags.tensor_parallel, 2);
+  }
+  EXPECT_FALSE(flags_of({}).blocks);
 }
 
 // Given every role, kind of device, number of devices and context; expects a worker that listens on the pod's port and has the

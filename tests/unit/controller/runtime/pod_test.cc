@@ -124,6 +124,28 @@ TEST(Pod, IsReadBackAsTheSameWorker) {
   EXPECT_FALSE(worker->finished);
 }
 
+// Given: a server of a chain. Expected: its own part of the GPUs, and the chain's when it is read back; a launch hash that all
+// servers of the chain have, and no whole worker.
+TEST(Pod, OfAServerOfAChain) {
+  Launch chain = spec();
+  chain.stages = 2;
+  chain.layers = 30;
+  const std::string hash = chain.hash();
+  EXPECT_FALSE(spec().matches(hash));
+  for (chain.stage = 0; chain.stage < 2; ++chain.stage) {
+    const json pod = *pod_of(chain, kDefaults);
+    const json& container = pod["spec"]["containers"][0];
+    EXPECT_EQ(container["resources"]["limits"]["nvidia.com/gpu"], "1");
+    EXPECT_THAT(container["args"], ::testing::Contains(chain.stage == 0 ? "--blocks=0:15" : "--blocks=15:30"));
+    const auto worker = worker_of(pod);
+    ASSERT_TRUE(worker);
+    EXPECT_EQ(worker->gpus, 2);
+    EXPECT_EQ(worker->stages, 2);
+    EXPECT_EQ(worker->stage, chain.stage);
+    EXPECT_EQ(worker->spec_hash, hash);
+  }
+}
+
 // Given: a pod with our labels but without a ModelService as controller. Expected: it is not adopted.
 TEST(Pod, IsAdoptedOnlyByItsOwner) {
   json pod = *pod_of(spec(), kDefaults);

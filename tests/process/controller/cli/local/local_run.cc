@@ -101,6 +101,9 @@ LocalRun::~LocalRun() {
 std::string LocalRun::yaml(int workers, const std::string& strategy) const {
   if (objects_) return objects_(workers, strategy);
   std::string text = replaced(kTinyYaml, "file:///nonexistent/windlass-model", "file://" + (folder_.path() / "model").string());
+  // Chains need a link between their servers.
+  const std::string link = "  interNodeLink: {bandwidthBytesPerSecond: 1G, latencyMicroseconds: 100}\n";
+  if (strategy == "Chained") text = replaced(text, "  gpusPerNode: 4\n", "  gpusPerNode: 4\n" + link);
   return text + fmt::format(
                     "  scaling: {{strategy: {}, minWorkers: {}, maxWorkers: {}, drainTimeout: 60s, behavior: {{scaleDown: "
                     "{{stabilizationWindow: 0s}}}}}}\n",
