@@ -7,6 +7,8 @@
 namespace windlass::gateway {
 namespace {
 
+// Every OpenAI server has it and answers it from memory. SGLang's /health generates a token and takes at least a second.
+constexpr std::string_view kProbePath = "/v1/models";
 constexpr double kOwnDelayS = 0.2;
 constexpr std::uint64_t kMaxAnswerBytes = 1U << 20U;
 
@@ -89,7 +91,7 @@ asio::awaitable<Probe> Prober::probe(const std::string& address, std::unique_ptr
       co_return Probe::kNoConnection;
     }
   }
-  const std::string request = fmt::format("GET /health HTTP/1.1\r\nHost: {}\r\n\r\n", address);
+  const std::string request = fmt::format("GET {} HTTP/1.1\r\nHost: {}\r\n\r\n", kProbePath, address);
   const double left_s = ContactTracker::kProbeTimeoutS - (Dispatcher::now_s() - begin_s);
   kept->stream.expires_after(micros(std::max(0.01, left_s)));
   co_await asio::async_write(kept->stream, asio::buffer(request), to(error));

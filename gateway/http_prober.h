@@ -1,4 +1,4 @@
-// Prober: sends GET /health to workers and tells the dispatcher when a worker's contact changes (contact.h). ProbeSchedule
+// Prober: sends GET /v1/models to workers and tells the dispatcher when a worker's contact changes (contact.h). ProbeSchedule
 // decides which workers to probe and how often. Any HTTP answer counts as contact; the controller decides whether a worker is
 // ready.
 //

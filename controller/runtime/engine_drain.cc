@@ -12,10 +12,10 @@ namespace windlass::controller {
 namespace {
 
 EngineVersion version_in(const std::string& text) {
-  static const std::regex kVersion("v?([0-9]{1,4})\\.([0-9]{1,4})([^0-9].*)?");
+  static const std::regex kVersion("v?([0-9]{1,4})\\.([0-9]{1,4})(\\.([0-9]{1,4}))?([^0-9].*)?");
   std::smatch parts;
   if (!std::regex_match(text, parts, kVersion)) return {};
-  return {std::stoi(parts[1]), std::stoi(parts[2])};
+  return {std::stoi(parts[1]), std::stoi(parts[2]), parts[4].matched ? std::stoi(parts[4]) : 0};
 }
 
 }  // namespace
@@ -47,8 +47,7 @@ EngineVersion engine_version_of_program(const std::string& engine, const std::st
 }
 
 bool waits_by_itself(const std::string& engine, EngineVersion version) {
-  constexpr int kFirstMinor = 18;
-  return engine == "VLLM" && (version.major > 0 || version.minor >= kFirstMinor);
+  return engine == "VLLM" && version >= EngineVersion{0, 18, 0};
 }
 
 const char* engine_load_page(const std::string& engine) { return engine == "TensorRTLLM" ? "/prometheus/metrics" : "/metrics"; }

@@ -2,13 +2,17 @@
 // requests (--shutdown-timeout). For the others, we poll the load and send SIGTERM once no request is left.
 #pragma once
 
+#include <compare>
 #include <string>
 
 namespace windlass::controller {
 
 struct EngineVersion {
   int major = 0;
-  int minor = 0;  // 0.0: unknown
+  int minor = 0;
+  int patch = 0;  // 0.0.0: unknown
+
+  auto operator<=>(const EngineVersion&) const = default;
 };
 
 // The version in an image's tag ("vllm/vllm-openai:v0.18.1"); unknown for tags without a number and for bare digests.

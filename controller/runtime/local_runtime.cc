@@ -21,6 +21,7 @@ extern "C" {  // missing in glibc 2.36
 
 #include "controller/runtime/engine_args.h"
 #include "controller/runtime/engine_drain.h"
+#include "controller/runtime/engine_probes.h"
 #include "controller/runtime/local_engine.h"
 #include "controller/runtime/local_model.h"
 #include "controller/runtime/pod.h"
@@ -298,9 +299,8 @@ void LocalRuntime::probe_all() {
     if (process->pid <= 0 || process->told) continue;
     asked.push_back(process.get());
     kube::HttpRequest request;
-    const char* page = process->stopping        ? engine_load_page(process->spec.engine)
-                       : is_ours(process->spec) ? "/ready"
-                                                : "/health";
+    const char* page =
+        process->stopping ? engine_load_page(process->spec.engine) : probe_paths(process->spec.engine, {}).readiness;
     request.url = fmt::format("http://{}{}", process->worker.address, page);
     request.timeout_s = 2;
     requests.push_back(std::move(request));

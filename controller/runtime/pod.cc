@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "controller/runtime/engine_args.h"
+#include "controller/runtime/engine_probes.h"
 #include "controller/runtime/pod_policy.h"
 #include "controller/runtime/pod_template.h"
 #include "metrics/security/secrets.h"
@@ -115,7 +117,9 @@ json environment(const Launch& spec) {
            {"USER", "windlass"},  // some libraries look up the user's name, which a bare number lacks
            {"XDG_CACHE_HOME", kCacheMount},
            {"HF_HOME", "/cache/huggingface"},
-           {"TMPDIR", "/tmp"}}) {
+           {"TMPDIR", "/tmp"},
+           {kSglangHealthGenerates, "false"}}) {
+    if (name == std::string_view(kSglangHealthGenerates) && spec.engine != "SGLang") continue;
     const bool said = std::any_of(spec.env.begin(), spec.env.end(), [&](const WorkerEnv& one) { return one.name == name; });
     if (!said) env.push_back({{"name", name}, {"value", value}});
   }
@@ -158,14 +162,16 @@ json container_of(const Launch& spec, const PodDefaults& defaults, const std::st
                   const json& env) {
   const json units = {{spec.resource_name, std::to_string(spec.gpus_of_server())}};
   const bool windlass = spec.engine == "Windlass";
+  const EngineVersion version = engine_version_of_image(image);
+  const ProbePaths probes = probe_paths(spec.engine, version);
   json container = {{"name", kWorkerContainer},
                     {"image", image},
                     {"args", command.args},
                     {"env", env},
                     {"ports", {{{"name", "http"}, {"containerPort", kWorkerPort}}}},
-                    {"readinessProbe", probe(windlass ? "/ready" : "/health", 1, 3)},
-                    {"livenessProbe", probe("/health", 10, 6)},
-                    {"startupProbe", probe("/health", 2, 900)},  // a large model may take half an hour to load
+                    {"readinessProbe", probe(probes.readiness, 1, 3)},
+                    {"livenessProbe", probe(probes.liveness, 10, 6)},
+                    {"startupProbe", probe(probes.startup, 2, 900)},  // a large model may take half an hour to load
                     // The minimum for any worker, so that it is not evicted first when its node runs short.
                     // spec.engine.podTemplate sets what a model really needs.
                     {"resources", {{"requests", {{"cpu", "500m"}, {"memory", "1Gi"}}}, {"limits", units}}},
@@ -177,7 +183,7 @@ json container_of(const Launch& spec, const PodDefaults& defaults, const std::st
                       {{"name", "tmp"}, {"mountPath", "/tmp"}},
                       {{"name", "shm"}, {"mountPath", "/dev/shm"}}}}};
   container["resources"]["requests"].update(units);
-  if (!windlass && !waits_by_itself(spec.engine, engine_version_of_image(image))) {
+  if (!windlass && !waits_by_itself(spec.engine, version)) {
     // The engine would cut its streams on SIGTERM, which the pod also gets when its node is drained without asking us.
     container["lifecycle"]["preStop"]["exec"]["command"] = {"sh", "-c", drain_script(spec.engine, kWorkerPort)};
   }

@@ -158,7 +158,7 @@ std::optional<net::Refusal> HttpServer::Impl::admit(const net::http::request_hea
   if (options.caller_token.empty()) return std::nullopt;
   const std::string_view target(head.target().data(), head.target().size());
   const std::string_view path = target.substr(0, target.find('?'));
-  for (const std::string_view open : {"/health", "/ready", "/metrics", "/role", "/blocks"}) {
+  for (const std::string_view open : {"/health", "/ready", "/metrics", "/v1/models", "/role", "/blocks"}) {
     if (path == open) return std::nullopt;
   }
   const auto shown = head[net::http::field::authorization];

@@ -69,7 +69,7 @@ class Node {
       Connection& connection = connections_.back();
       threads_.emplace_back([this, &connection] {
         while (const auto request = read_message(connection)) {
-          const bool probe = request->start_line.rfind("GET /health ", 0) == 0;
+          const bool probe = is_probe(*request);
           if (!probe) ++requests_;
           if (probe && !cut_off_) connection.write("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
         }

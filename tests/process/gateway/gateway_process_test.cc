@@ -63,6 +63,52 @@ TEST(Gateway, ARefusedRequestGoesToAnotherWorker) {
   EXPECT_EQ(gateway.metric("windlass_gateway_requests_finished_total", {{"code", "200"}}), 1);
 }
 
+// Given an engine of another project that is ending and answers 503 without a word of ours, and a second worker; expects the
+// second worker's answer. Given only the first; expects the request to wait for a worker, and none of it to reach the client.
+TEST(Gateway, AnEndingEnginesRefusalReachesNoClient) {
+  std::atomic<int> refused = 0;
+  FakeServer ending([&](Connection& connection, const Message&) {
+    ++refused;
+    connection.write(json_response(503, R"({"error":{"message":"The server is shutting down","code":503}})"));
+  });
+  FakeServer good(named("good"));
+  FakeController controller;
+  controller.set_table(table(1, {chain("ending", ending.address(), 9)}));
+  GatewayProcess gateway({controller.url()});
+  ASSERT_TRUE(gateway.obeys({1, 1}));
+  auto client = Connection::connect(gateway.port());
+  ASSERT_TRUE(client && client->write(kRequest));
+  ASSERT_TRUE(wait_until([&] { return refused >= 2; }));
+  controller.set_table(table(2, {chain("ending", ending.address(), 9), chain("good", good.address(), 1)}));
+  const auto answer = read_message(*client);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->status(), 200);
+  EXPECT_EQ(text_of(*answer), "good");
+}
+
+// Given an engine whose /health generates a token, as SGLang's does, that works on a request for longer than several probes;
+// expects no probe to ask /health, and the engine to be reachable all the time.
+TEST(Gateway, ProbesGenerateNoTokens) {
+  std::atomic<int> generated = 0;
+  FakeServer* self = nullptr;
+  FakeServer engine([&](Connection& connection, const Message& request) {
+    if (request.start_line.starts_with("GET ")) {
+      ++generated;
+    } else if (const int before = self->probes(); wait_until([&] { return self->probes() >= before + 3; })) {
+      named("engine")(connection, request);
+    }
+  });
+  self = &engine;
+  FakeController controller;
+  controller.set_table(table(1, {chain("engine", engine.address())}));
+  GatewayProcess gateway({controller.url()});
+  ASSERT_TRUE(gateway.obeys({1, 1}));
+  const auto answer = ask(gateway.port(), kRequest);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->status(), 200);
+  EXPECT_EQ(generated, 0);
+}
+
 // Given workers that fail without refusing. If a worker breaks off (no answer, half an answer, not HTTP), expects one try at
 // another worker, then 502. Expects a worker's own answer to pass, unless it says that the worker is full.
 TEST(Gateway, ABrokenAnswerIsTriedOnceMore) {

@@ -60,6 +60,8 @@ std::string chat(const std::string& model, const std::string& prompt, bool strea
   return nlohmann::json{{"model", model}, {"messages", {{{"role", "user"}, {"content", prompt}}}}, {"stream", stream}}.dump();
 }
 
+bool is_probe(const Message& request) { return request.start_line.rfind("GET /v1/models ", 0) == 0; }
+
 FakeServer::FakeServer(Handler handler, int port) : handler_(std::move(handler)) {
   listen_fd_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int on = 1;
@@ -88,10 +90,11 @@ void FakeServer::accept_loop() {
     Connection& connection = connections_.back();
     threads_.emplace_back([this, &connection] {
       while (const auto request = read_message(connection)) {
-        if (request->start_line.rfind("GET /health ", 0) == 0 && answers_probes_) {
-          connection.write("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-        } else if (request->start_line.rfind("GET /health ", 0) != 0) {
+        if (!is_probe(*request)) {
           handler_(connection, *request);
+        } else if (answers_probes_) {
+          ++probes_;
+          connection.write("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
         }
       }
       connection.shut_down();

@@ -40,8 +40,11 @@ using windlass::test_client::wait_until;
 // The body of a chat request.
 [[nodiscard]] std::string chat(const std::string& model, const std::string& prompt, bool stream);
 
-// An HTTP server for tests: calls the handler for each request, with one thread per connection. Answers a gateway's probes (GET
-// /health) itself, until told to fall silent.
+// Whether this is a probe of a gateway: GET /v1/models.
+[[nodiscard]] bool is_probe(const Message& request);
+
+// An HTTP server for tests: calls the handler for each request, with one thread per connection. Answers a gateway's probes
+// itself, until told to fall silent.
 class FakeServer {
  public:
   using Handler = std::function<void(Connection&, const Message&)>;
@@ -53,6 +56,8 @@ class FakeServer {
   [[nodiscard]] std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
   // From now on probes get no answer, but connections are accepted.
   void ignore_probes() { answers_probes_ = false; }
+  // Probes that were answered.
+  [[nodiscard]] int probes() const { return probes_; }
   // Refuses new connections, breaks the open ones and joins all threads.
   void stop();
 
@@ -61,6 +66,7 @@ class FakeServer {
 
   Handler handler_;
   std::atomic<bool> answers_probes_ = true;
+  std::atomic<int> probes_ = 0;
   int listen_fd_ = -1;
   int port_ = 0;
   std::mutex mutex_;

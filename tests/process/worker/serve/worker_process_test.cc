@@ -495,9 +495,9 @@ TEST_F(Worker, AnswersBadRequests) {
   EXPECT_EQ(ask(port_, "POST", "/v1/completions", completion(2, false)).status, 200);
 }
 
-// Given a worker with a token; expects requests without it to be refused before the body is read, except probes and metrics,
-// and requests with it to be answered. An invalid token ends the worker, with an error that names the variable and not the
-// token.
+// Given a worker with a token; expects requests without it to be refused before the body is read, except probes, metrics and
+// the list of models, and requests with it to be answered. An invalid token ends the worker, with an error that names the
+// variable and not the token.
 TEST_F(Worker, TokenIsWanted) {
   ::setenv("WINDLASS_WORKER_TOKEN", "a-token-of-the-service", 1);
   const auto worker = start();
@@ -509,10 +509,12 @@ TEST_F(Worker, TokenIsWanted) {
     }
     EXPECT_NE(ask(port_, "POST", path, "{}", good).status, 401) << path;
   }
-  for (const char* path : {"/v1/models", "/kv/0123456789abcdef0123456789abcdef?piece=0&prompt=0", "//health", "/health/"}) {
+  for (const char* path : {"/kv/0123456789abcdef0123456789abcdef?piece=0&prompt=0", "//health", "/health/"}) {
     EXPECT_EQ(ask(port_, "GET", path).status, 401) << path;
   }
-  for (const char* path : {"/health", "/ready", "/metrics"}) EXPECT_EQ(ask(port_, "GET", path).status, 200) << path;
+  for (const char* path : {"/health", "/ready", "/metrics", "/v1/models"}) {
+    EXPECT_EQ(ask(port_, "GET", path).status, 200) << path;
+  }
   EXPECT_EQ(ask(port_, "POST", "/role", R"({"role": "decode"})", good).status, 403) << "that needs a token for changes";
   EXPECT_EQ(ask(port_, "POST", "/v1/completions", completion(3, false), good).status, 200);
   Connection announced(port_);

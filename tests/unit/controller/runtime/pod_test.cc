@@ -222,6 +222,43 @@ TEST(Pod, DrainsEnginesThatDoNotWaitForRequests) {
   EXPECT_EQ(hook("Windlass", "windlass:1"), "");
 }
 
+// Given: workers of all engines. Expected: no probe asks a page that generates a token. SGLang's /health generates one, unless
+// its version knows the variable that turns this off; then it tells when the warm-up has ended. A user's value of it stays.
+TEST(Pod, ProbesGenerateNoTokens) {
+  const auto probes = [](const char* engine, const char* image) {
+    Launch s = spec();
+    s.engine = engine;
+    s.image = image;
+    const json worker = (*pod_of(s, kDefaults))["spec"]["containers"][0];
+    const auto path = [&](const char* probe) { return worker[probe]["httpGet"]["path"].get<std::string>(); };
+    return path("startupProbe") + " " + path("readinessProbe") + " " + path("livenessProbe");
+  };
+  EXPECT_EQ(probes("Windlass", "windlass:1"), "/health /ready /health");
+  EXPECT_EQ(probes("VLLM", "vllm:v0.18.0"), "/health /health /health");
+  EXPECT_EQ(probes("TensorRTLLM", "trt:1"), "/health /health /health");
+  EXPECT_EQ(probes("LlamaCpp", "server:1"), "/health /health /health");
+  EXPECT_EQ(probes("SGLang", "sglang:v0.5.6-cu126"), "/health /v1/models /v1/models");
+  EXPECT_EQ(probes("SGLang", "sglang:v0.6"), "/health /v1/models /v1/models");
+  for (const char* unknown : {"sglang:v0.5.5", "sglang:v0.4.10", "sglang:stable"})
+    EXPECT_EQ(probes("SGLang", unknown), "/v1/models /v1/models /v1/models") << unknown;
+
+  Launch s = spec();
+  s.engine = "SGLang";
+  s.image = "sglang:v0.5.9";
+  const auto variable = [](const Launch& of) {
+    std::string values;
+    const json pod = *pod_of(of, kDefaults);
+    for (const json& one : pod["spec"]["containers"][0]["env"]) {
+      if (one["name"] == "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION") values += one["value"].get<std::string>();
+    }
+    return values;
+  };
+  EXPECT_EQ(variable(s), "false");
+  s.env = {{"SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION", "true", std::nullopt, std::nullopt}};
+  EXPECT_EQ(variable(s), "true");
+  EXPECT_EQ(variable(spec()), "");
+}
+
 // Given: a worker of any engine. Expected: it runs as an unprivileged user without an account token, cannot write to its image,
 // and has places for cache, temporary files and shared memory; GPU requests equal limits.
 TEST(Pod, IsSafeByDefault) {
