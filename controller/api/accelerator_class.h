@@ -12,6 +12,7 @@
 
 #include "controller/api/meta.h"
 #include "controller/api/model_service.h"
+#include "controller/api/toleration.h"
 
 namespace windlass::api {
 
@@ -35,6 +36,7 @@ struct CapacitySpec {
 
 struct AcceleratorClassSpec {
   std::map<std::string, std::string> node_selector;
+  std::vector<Toleration> tolerations;  // besides the taint that is named like the resource
   std::string resource_name = "nvidia.com/gpu";
   std::int64_t memory_bytes = 0;             // per GPU
   std::map<Dtype, double> peak_flops_per_s;  // per GPU, dense; never empty

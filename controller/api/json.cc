@@ -343,6 +343,11 @@ constexpr auto json_fields(JsonType<CapacitySpec>) {
   return json_object(field("mode", &CapacitySpec::mode), field("maxGPUs", &CapacitySpec::max_gpus));
 }
 
+constexpr auto json_fields(JsonType<Toleration>) {
+  return json_object(rare("key", &Toleration::key), field("operator", &Toleration::comparison),
+                     rare("value", &Toleration::value), rare("effect", &Toleration::effect));
+}
+
 constexpr auto json_fields(JsonType<AcceleratorClassSpec>) {
   using T = AcceleratorClassSpec;
   constexpr std::array kDtypes = {"fp32", "bf16", "fp16", "fp8", "int8"};  // indexed by enumerator
@@ -357,8 +362,9 @@ constexpr auto json_fields(JsonType<AcceleratorClassSpec>) {
       if (const auto value = flops.quantity(kDtypes[i])) spec.peak_flops_per_s[static_cast<Dtype>(i)] = *value;
     }
   };
-  return json_object(field("nodeSelector", &T::node_selector), field("resourceName", &T::resource_name),
-                     field("memory", &T::memory_bytes, kBytes), hook(write_flops, read_flops),
+  return json_object(field("nodeSelector", &T::node_selector), rare("tolerations", &T::tolerations),
+                     field("resourceName", &T::resource_name), field("memory", &T::memory_bytes, kBytes),
+                     hook(write_flops, read_flops),
                      field("memoryBandwidthBytesPerSecond", &T::memory_bandwidth_bytes_per_s, kQuantity),
                      field("intraNodeLink", &T::intra_node_link), field("interNodeLink", &T::inter_node_link),
                      field("gpusPerNode", &T::gpus_per_node), field("pricePerHour", &T::price_per_hour, kFraction),

@@ -148,10 +148,11 @@ Result<std::unique_ptr<Parts>> kubernetes_parts(const AppOptions& options, Waker
   parts->store_ = std::make_unique<KubernetesStore>(
       client, identity, seed + 1,
       StoreScope{options.instance, namespaces, {options.plain_names.begin(), options.plain_names.end()}});
-  parts->runtime_ = std::make_unique<ChainRuntime>(std::make_unique<KubernetesRuntime>(
-      client,
-      PodDefaults{options.worker_image, options.fetch_image, options.instance, options.any_pod_template, std::move(token)},
-      seed + 3, namespaces));
+  PodDefaults pods{options.worker_image, options.fetch_image, options.instance, options.any_pod_template, std::move(token)};
+  pods.pull_secrets = options.worker_pull_secrets;
+  pods.user = options.worker_user == "none" ? std::nullopt : std::optional<std::int64_t>(std::stoll(options.worker_user));
+  parts->runtime_ = std::make_unique<ChainRuntime>(
+      std::make_unique<KubernetesRuntime>(client, std::move(pods), seed + 3, namespaces));
   return std::unique_ptr<Parts>(std::move(parts));
 }
 

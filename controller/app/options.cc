@@ -143,6 +143,17 @@ void add_workers(CLI::App& app, AppOptions& o) {
   app.add_flag("--any-pod-template", o.any_pod_template,
                "allow every field in podTemplates, even ones that give their author control of the node (docs/security.md)");
   app.add_option("--fetch-image", o.fetch_image, "image with the `hf` tool, which downloads hf:// models in worker pods");
+  app.add_option("--worker-pull-secrets", o.worker_pull_secrets,
+                 "comma-separated Secrets for pulling workers' images; they must exist in the namespaces of the ModelServices")
+      ->delimiter(',');
+  app.add_option("--worker-user", o.worker_user,
+                 "user number of worker pods; none: the image's, or what the cluster chooses, as OpenShift does")
+      ->check([](const std::string& text) {
+        const bool number = !text.empty() && text.size() <= 9 && text.find_first_not_of("0123456789") == std::string::npos;
+        return text == "none" || (number && text[0] != '0') ? std::string()
+                                                            : fmt::format("must be 1 to 999999999, or none (got '{}')", text);
+      })
+      ->capture_default_str();
   app.add_option("--worker-binary", o.worker_binary, "path of windlass-worker, for --runtime local [next to this program]");
   app.add_option("--local-gpus", o.local_gpus,
                  "number of accelerators of this machine, for --runtime local and attached [its cores]")

@@ -43,6 +43,8 @@ struct AppOptions {
   std::string worker_image;
   bool any_pod_template = false;
   std::string fetch_image;
+  std::vector<std::string> worker_pull_secrets;
+  std::string worker_user = "65532";  // "none": the image's, or the cluster's choice
 
   // for --runtime local and attached
   std::string worker_binary;  // empty: windlass-worker next to this program

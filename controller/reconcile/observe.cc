@@ -101,7 +101,7 @@ bool before(const planner::NodeState& a, const planner::NodeState& b) {
 void look_at_classes(Observation& out, ObjectStore& store, const WorkerRuntime& runtime) {
   std::vector<ClassSelector> selectors;
   for (const api::AcceleratorClass& one : store.accelerator_classes()) {
-    selectors.push_back({one.metadata.name, one.spec.resource_name, one.spec.node_selector});
+    selectors.push_back({one.metadata.name, one.spec.resource_name, one.spec.node_selector, one.spec.tolerations});
   }
   out.capacity = runtime.capacity(selectors);
   for (const api::AcceleratorClass& one : store.accelerator_classes()) {

@@ -164,6 +164,7 @@ Launch worker_spec(const api::ModelService& service, const planner::Pool& pool, 
   out.accelerator = pool.spec.accelerator;
   out.resource_name = accelerator.spec.resource_name;
   out.node_selector = accelerator.spec.node_selector;
+  out.tolerations = accelerator.spec.tolerations;
   out.gpus = pool.spec.gpus();
   out.stages = pool.spec.pipeline_stages;
   out.layers = out.stages > 1 ? layers : 0;

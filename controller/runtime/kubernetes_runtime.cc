@@ -107,6 +107,7 @@ KubernetesRuntime::PodView KubernetesRuntime::view_of_pod(const json& pod) const
 KubernetesRuntime::NodeView KubernetesRuntime::view_of_node(const json& node) {
   NodeView view;
   view.usable = usable(node);
+  view.taints = taints_of(node);
   if (const json* labels = at(node, {"metadata", "labels"}); labels != nullptr && labels->is_object()) {
     for (const auto& one : labels->items()) {
       if (one.value().is_string()) view.labels[one.key()] = one.value().get<std::string>();
@@ -197,16 +198,28 @@ void KubernetesRuntime::put_together() const {
   outdated_ = false;
 }
 
+// GPUs of the class by node.
+std::map<std::string, int> KubernetesRuntime::held_by_workers(const std::string& accelerator) const {
+  std::map<std::string, int> held;
+  for (const Worker& worker : workers_) {
+    if (worker.accelerator == accelerator && !worker.node.empty() && !worker.finished) held[worker.node] += worker.gpus;
+  }
+  return held;
+}
+
 std::map<std::string, GpuCapacity> KubernetesRuntime::capacity(const std::vector<ClassSelector>& classes) const {
   put_together();
   std::map<std::string, GpuCapacity> all;
   for (const ClassSelector& one : classes) {
     GpuCapacity& sum = all[one.name];
     std::vector<planner::NodeState>& nodes = sum.each_node;
+    const std::vector<api::Toleration> tolerations = worker_tolerations(one.tolerations, one.resource_name);
+    std::vector<std::size_t> closed;                     // indices of nodes whose taints keep new workers away
     for (const auto& [key, node] : node_views_.all()) {  // keys are "/name"
       const auto units = node.value.allocatable.find(one.resource_name);
       if (units == node.value.allocatable.end() || units->second <= 0 || !selected(node.value.labels, one.node_selector))
         continue;
+      if (node.value.usable && !tolerated(node.value.taints, tolerations)) closed.push_back(nodes.size());
       const auto zone = node.value.labels.find("topology.kubernetes.io/zone");
       nodes.push_back(
           {key.substr(1), one.name, units->second, 0, zone == node.value.labels.end() ? "" : zone->second, !node.value.usable});
@@ -218,6 +231,15 @@ std::map<std::string, GpuCapacity> KubernetesRuntime::capacity(const std::vector
           std::lower_bound(nodes.begin(), nodes.end(), pod->node,
                            [](const planner::NodeState& state, const std::string& name) { return state.name < name; });
       if (node != nodes.end() && node->name == pod->node) node->used_by_others += held->second;
+    }
+    // Workers that run there already stay, so their GPUs count, and no others.
+    const auto held = closed.empty() ? std::map<std::string, int>() : held_by_workers(one.name);
+    for (const std::size_t i : closed) {
+      const auto here = held.find(nodes[i].name);
+      nodes[i].unschedulable = here == held.end();
+      if (here == held.end()) continue;
+      nodes[i].allocatable_gpus = here->second;
+      nodes[i].used_by_others = 0;
     }
     for (const planner::NodeState& node : nodes) {
       if (node.unschedulable) continue;

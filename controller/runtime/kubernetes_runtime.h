@@ -17,6 +17,7 @@
 #include "controller/kube/parsed_objects.h"
 #include "controller/kube/reflector_set.h"
 #include "controller/runtime/pod.h"
+#include "controller/runtime/taints.h"
 #include "controller/runtime/worker_runtime.h"
 
 namespace windlass::controller {
@@ -58,6 +59,7 @@ class KubernetesRuntime final : public WorkerRuntime {
   struct NodeView {
     std::map<std::string, std::string> labels;
     std::map<std::string, int> allocatable;
+    std::vector<Taint> taints;
     bool usable = false;
   };
 
@@ -66,6 +68,7 @@ class KubernetesRuntime final : public WorkerRuntime {
   void refresh() const;       // updates the views
   void put_together() const;  // rebuilds what is derived from them
   void look_for_missing_nodes();
+  [[nodiscard]] std::map<std::string, int> held_by_workers(const std::string& accelerator) const;
   [[nodiscard]] Result<void> remove(const Worker& worker, std::optional<double> grace_s);
   [[nodiscard]] Result<void> patch_pod(const Worker& worker, const nlohmann::json& patch);
   [[nodiscard]] Result<void> set_disruption_budget(const DisruptionBudget& budget);

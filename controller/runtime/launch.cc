@@ -26,6 +26,13 @@ json settings_of(const Launch& launch) {
   return out;
 }
 
+// A pod keeps the tolerations that it was made with, so one that waits for a node must be replaced to get others.
+json tolerations_of(const Launch& launch) {
+  json out = json::array();
+  for (const api::Toleration& one : launch.tolerations) out.push_back({one.key, one.comparison, one.value, one.effect});
+  return out;
+}
+
 // The fields that require a restart.
 json identity_of(const Launch& launch) {
   json variables = json::array();
@@ -37,6 +44,7 @@ json identity_of(const Launch& launch) {
   return {{"accelerator", launch.accelerator},
           {"resource", launch.resource_name},
           {"nodes", launch.node_selector},
+          {"tolerations", tolerations_of(launch)},
           {"gpus", launch.gpus},
           {"engine", launch.engine},
           {"image", launch.image},
@@ -72,6 +80,7 @@ std::string second_version(const Launch& launch) {
 std::string first_version(const Launch& launch, Role role) {
   json identity = identity_of(launch);
   if (launch.program.empty()) identity.erase("program");
+  if (launch.tolerations.empty()) identity.erase("tolerations");
   if (identity["settings"].empty()) identity.erase("settings");
   identity["role"] = dispatch::to_string(role);
   identity["pool"] = role == Role::kUnified ? launch.pool : planner::former_pool_name(launch.accelerator, launch.gpus, role);

@@ -12,6 +12,7 @@
 #include "controller/runtime/engine_probes.h"
 #include "controller/runtime/pod_policy.h"
 #include "controller/runtime/pod_template.h"
+#include "controller/runtime/taints.h"
 #include "metrics/security/secrets.h"
 
 namespace windlass::controller {
@@ -21,7 +22,6 @@ using nlohmann::json;
 
 constexpr const char* kModelMount = "/models";
 constexpr const char* kCacheMount = "/cache";
-constexpr int kUser = 65532;  // an unprivileged user, as in distroless images
 
 struct ModelMount {
   EngineModel model;    // the model path in the engine's arguments
@@ -87,9 +87,22 @@ json container_security() {
           {"capabilities", {{"drop", {"ALL"}}}}};
 }
 
-json pod_security() {
-  return {
-      {"runAsNonRoot", true}, {"runAsUser", kUser}, {"runAsGroup", kUser}, {"seccompProfile", {{"type", "RuntimeDefault"}}}};
+json pod_security(const PodDefaults& defaults) {
+  json out = {{"runAsNonRoot", true}, {"seccompProfile", {{"type", "RuntimeDefault"}}}};
+  if (defaults.user) out.update({{"runAsUser", *defaults.user}, {"runAsGroup", *defaults.user}});
+  return out;
+}
+
+json pod_tolerations(const Launch& spec) {
+  json out = json::array();
+  for (const api::Toleration& one : worker_tolerations(spec.tolerations, spec.resource_name)) {
+    json toleration = {{"operator", one.comparison}};
+    if (!one.key.empty()) toleration["key"] = one.key;
+    if (!one.value.empty()) toleration["value"] = one.value;
+    if (!one.effect.empty()) toleration["effect"] = one.effect;
+    out.push_back(std::move(toleration));
+  }
+  return out;
 }
 
 // The user's variables, plus directories that a user without a home can write to, unless the user sets them.
@@ -201,7 +214,7 @@ json container_of(const Launch& spec, const PodDefaults& defaults, const std::st
 }
 
 // Without containers and the model's volume.
-json bare_pod_spec(const Launch& spec) {
+json bare_pod_spec(const Launch& spec, const PodDefaults& defaults) {
   // NCCL and the engines pass tensors between a worker's processes through shared memory, and a container's default is 64 MiB.
   const json shm = {
       {"name", "shm"},
@@ -210,7 +223,8 @@ json bare_pod_spec(const Launch& spec) {
       {"restartPolicy", "Always"},
       {"automountServiceAccountToken", false},
       {"enableServiceLinks", false},
-      {"securityContext", pod_security()},
+      {"securityContext", pod_security(defaults)},
+      {"tolerations", pod_tolerations(spec)},
       {"terminationGracePeriodSeconds", static_cast<std::int64_t>(std::ceil(spec.drain_timeout_s))},
       {"volumes", {empty_dir("cache"), empty_dir("tmp"), shm}},
       {"topologySpreadConstraints",
@@ -235,7 +249,7 @@ Result<json> pod_of(const Launch& spec, const PodDefaults& defaults) {
 
   const json env = environment(spec);
   json container = container_of(spec, defaults, image, command, env);
-  json pod_spec = bare_pod_spec(spec);
+  json pod_spec = bare_pod_spec(spec, defaults);
   if (!model.volume.is_null()) {
     container["volumeMounts"].push_back({{"name", "model"}, {"mountPath", kModelMount}});
     pod_spec["volumes"].push_back(model.volume);
@@ -249,6 +263,7 @@ Result<json> pod_of(const Launch& spec, const PodDefaults& defaults) {
     pod_spec["initContainers"] = json::array({fetch});
   }
   pod_spec["containers"] = json::array({container});
+  for (const std::string& secret : defaults.pull_secrets) pod_spec["imagePullSecrets"].push_back({{"name", secret}});
   if (!spec.node_selector.empty()) pod_spec["nodeSelector"] = spec.node_selector;
   if (!spec.priority_class.empty()) pod_spec["priorityClassName"] = spec.priority_class;
 

@@ -1,10 +1,12 @@
 // Converts a worker to a Kubernetes pod and back. Pure: JSON in, JSON out.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -28,6 +30,8 @@ inline constexpr const char* kStage = "windlass.dev/stage";    // annotation: wh
 inline constexpr const char* kDrainFinalizer = "windlass.dev/drain";
 inline constexpr const char* kDrainingSince = "windlass.dev/draining-since";  // annotation: Unix seconds
 
+inline constexpr std::int64_t kWorkerUser = 65532;  // an unprivileged user, as in distroless images
+
 struct PodDefaults {
   std::string worker_image;                 // used if spec.engine.image is empty
   std::string fetch_image;                  // runs `hf download` for hf:// models; empty: hf:// is an error
@@ -35,6 +39,8 @@ struct PodDefaults {
   bool any_pod_template = false;            // skips the checks of pod_policy.h
   std::function<std::string()> token =
       {};  // the installation's token, from which each service's workers derive theirs; null: workers have no token
+  std::vector<std::string> pull_secrets = {};      // Secrets in the workers' namespaces, for pulling images
+  std::optional<std::int64_t> user = kWorkerUser;  // of containers; nullopt: the image's, or the cluster's choice
 };
 
 // Error: the service needs something that a pod cannot have (file://, an engine without an image), or its pod template is not

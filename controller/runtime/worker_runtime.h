@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "controller/api/toleration.h"
 #include "planner/base/instant.h"
 #include "planner/base/result.h"
 #include "planner/deployment/engine_settings.h"
@@ -43,6 +44,7 @@ struct Launch {
   std::string accelerator;    // AcceleratorClass
   std::string resource_name;  // the class's resource, e.g. nvidia.com/gpu
   std::map<std::string, std::string> node_selector;
+  std::vector<api::Toleration> tolerations = {};  // the class's; see taints.h
   int gpus = 1;                           // of all its servers
   int stages = 1;                         // servers (planner::GpuSplit), each a pod or process of its own
   int stage = 0;                          // which of them this is; a whole worker is its first one
@@ -157,6 +159,7 @@ struct ClassSelector {
   std::string name;
   std::string resource_name;
   std::map<std::string, std::string> node_selector;
+  std::vector<api::Toleration> tolerations = {};
 };
 
 // The number of a service's ready workers that voluntary disruptions, such as emptying a node, must leave.

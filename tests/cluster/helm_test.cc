@@ -46,7 +46,8 @@ class HelmTest : public ClusterTest {
   }
   // Runs `helm VERB windlass charts/windlass` in this test's namespace.
   [[nodiscard]] CommandResult chart(const std::string& verb, std::vector<std::string> more = {}) const {
-    std::vector<std::string> arguments = {verb, "windlass", kChart, "--namespace", name_space()};
+    std::vector<std::string> arguments = {
+        verb, "windlass", kChart, "--namespace", name_space(), "--set", "image.registry=registry.example"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return helm(arguments);
   }
@@ -162,6 +163,29 @@ TEST_F(HelmTest, InstallUpgradeUninstall) {
   EXPECT_EQ(plane().get(service_path()).status, 200) << "a ModelService went with the custom resources' release";
   // An uninstalled release can be installed again over the objects it left.
   ok(helm({"install", "windlass-crds", kCrdChart, "--namespace", "default"}));
+}
+
+// Given a release, and a second one with an instance of its own; expects the second to install, and to leave the first one's
+// AcceleratorClasses to it. After the first is gone, an upgrade of the second brings them.
+TEST_F(HelmTest, ASecondReleaseSharesTheClasses) {
+  const auto owner = [] {
+    const HttpAnswer answer = plane().get("/apis/windlass.dev/v1alpha1/acceleratorclasses/nvidia-l4");
+    return answer.status != 200 ? std::string() : answer.json()["metadata"]["labels"].value("app.kubernetes.io/instance", "");
+  };
+  ok(chart("install"));
+  EXPECT_EQ(owner(), "windlass");
+  std::vector<std::string> second = {
+      "upgrade",     "--install",  "other", kChart,
+      "--namespace", name_space(), "--set", "image.registry=registry.example,controller.instance=other"};
+  ok(helm(second));
+  EXPECT_EQ(owner(), "windlass");
+  ok(chart("upgrade"));
+  EXPECT_EQ(owner(), "windlass");
+  ok(helm({"uninstall", "windlass", "--namespace", name_space()}));
+  EXPECT_EQ(owner(), "");
+  ok(helm(second));
+  EXPECT_EQ(owner(), "other");
+  ok(helm({"uninstall", "other", "--namespace", name_space()}));
 }
 
 // Given the user's own Secrets; expects the chart to create none, to mount these, and to pass only flags that the programs

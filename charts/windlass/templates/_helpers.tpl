@@ -13,13 +13,18 @@
 {{- divf $ms 1000 | ceil | int }}
 {{- end }}
 
-{{- /* dict "root" . "component" "controller". A digest wins over a tag. With a moving tag, two pods of one Deployment could differ. */ -}}
+{{- /* dict "root" . "component" "controller". A digest wins over a tag. With a moving tag, two pods of one Deployment could differ.
+Without a registry, the repository must name one, as in registry.example/windlass/controller. */ -}}
 {{- define "windlass.image" -}}
 {{- $image := (get .root.Values .component).image }}
 {{- $shared := .root.Values.image.tag | default .root.Chart.AppVersion }}
 {{- $tag := $image.tag | default $shared }}
 {{- if and (not $image.digest) (eq $tag "latest") }}
 {{- fail (printf "%s: must be a tag that is never moved, or %s.image.digest must be set (got latest)" (ternary (printf "%s.image.tag" .component) "image.tag" (eq $image.tag "latest")) .component) }}
+{{- end }}
+{{- $names_host := regexMatch "^([^/]*[.:][^/]*|localhost)/" $image.repository }}
+{{- if not (or .root.Values.image.registry $names_host (eq .root.Values.image.pullPolicy "Never")) }}
+{{- fail (printf "image.registry: must be the registry that holds your images (got nothing). Without one, nodes would pull %s from a public registry, where anybody may own that name. `scripts/images/build --registry REGISTRY --push` builds and pushes the images, and writes a file for --values that names them; or set image.registry=REGISTRY. For images that are on the nodes already, set image.pullPolicy=Never" $image.repository) }}
 {{- end }}
 {{- with .root.Values.image.registry }}{{ trimSuffix "/" . }}/{{ end }}{{ $image.repository }}
 {{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $tag }}{{ end }}
@@ -38,6 +43,11 @@
 {{- else }}{{ include "windlass.image" (dict "root" . "component" "worker") }}{{ end }}
 {{- end }}
 
+{{- /* OpenShift gives each namespace users of its own and refuses others. */ -}}
+{{- define "windlass.workerUser" -}}
+{{ if .Capabilities.APIVersions.Has "security.openshift.io/v1" }}none{{ else }}{{ .Values.worker.runAsUser | default "none" }}{{ end }}
+{{- end }}
+
 {{- define "windlass.selector" -}}
 app.kubernetes.io/name: windlass
 app.kubernetes.io/instance: {{ .root.Release.Name }}
@@ -51,10 +61,9 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- end }}
 
+{{- /* No user: the images run as 65532, or as the user that the cluster chooses (OpenShift). */ -}}
 {{- define "windlass.podSecurity" -}}
 runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
 seccompProfile: {type: RuntimeDefault}
 {{- end }}
 

@@ -97,7 +97,8 @@ TEST_F(ImageBuildTest, BuildsTheCommit) {
   EXPECT_THAT(written("calls"), HasSubstr("--tag=windlass/gateway:" + name + " "));
   const std::string out = folder_.file("repository/build/images/" + name);
   EXPECT_TRUE(fs::exists(out + "/controller.spdx.json") && fs::exists(out + "/gateway.spdx.json"));
-  EXPECT_THAT(read_text_file(out + "/values.yaml"), HasSubstr("tag: \"" + name + "\""));
+  EXPECT_THAT(read_text_file(out + "/values.yaml"),
+              HasSubstr("image: {registry: \"\", tag: \"" + name + "\", pullPolicy: Never}"));
 }
 
 // Given no digest, one in scripts/images/bases, and one in an argument; expects builds from each, and a warning if there is

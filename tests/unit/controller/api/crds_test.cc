@@ -4,7 +4,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <set>
 #include <sstream>
 
 #include <gtest/gtest.h>
@@ -132,6 +134,9 @@ std::string run(const std::string& command) {
   return out;
 }
 
+// Values that the chart needs where it sees no cluster.
+constexpr const char* kRenders = " --set image.registry=registry.example,security.create=always";
+
 // The real helm: on PATH, or as built by tests/cluster/tools. Empty if there is none.
 std::string helm() {
   std::string found = run("command -v helm");
@@ -144,9 +149,10 @@ std::string helm() {
 TEST(Charts, RenderToTheGoldenFile) {
   const std::string program = helm();
   if (program.empty()) GTEST_SKIP() << "there is no helm: tests/cluster/tools/build makes one";
-  const std::string rendered = run(program + " template windlass " + source_path() +
-                                   "/charts/windlass --namespace windlass-system --set monitoring.dashboards.enabled=false"
-                                   ",security.tls.existingSecret=my-tls,security.token.existingSecret=my-token");
+  const std::string rendered =
+      run(program + " template windlass " + source_path() +
+          "/charts/windlass --namespace windlass-system --set image.registry=registry.example"
+          ",monitoring.dashboards.enabled=false,security.tls.existingSecret=my-tls,security.token.existingSecret=my-token");
   ASSERT_FALSE(rendered.empty());
   const std::string golden = source_path("/tests/golden/chart_windlass.yaml");
   if (std::getenv("WINDLASS_UPDATE_GOLDEN") != nullptr) std::ofstream(golden) << rendered;
@@ -172,7 +178,7 @@ TEST(Charts, PermissionsEndAtTheWatchedNamespaces) {
   if (program.empty()) GTEST_SKIP() << "there is no helm: tests/cluster/tools/build makes one";
   const auto documents =
       parse_yaml(run(program + " template windlass " + source_path("/charts/windlass") +
-                     " --namespace windlass-system --set 'controller.watchNamespaces={team-a,team-b,team-a}'"),
+                     " --namespace windlass-system --set 'controller.watchNamespaces={team-a,team-b,team-a}'" + kRenders),
                  "chart");
   ASSERT_TRUE(documents.ok()) << documents.error().message;
   std::vector<std::string> bound_cluster_wide, roles;
@@ -213,7 +219,7 @@ TEST(Charts, MovingTagsAreRefused) {
   const std::string program = helm();
   if (program.empty()) GTEST_SKIP() << "there is no helm: tests/cluster/tools/build makes one";
   const auto rendered = [&](const std::string& values) {
-    return run("(" + program + " template x " + source_path("/charts/windlass --set ") + values + " 2>&1)");
+    return run("(" + program + " template x " + source_path("/charts/windlass") + kRenders + " --set " + values + " 2>&1)");
   };
   const std::string digest = "sha256:" + std::string(64, 'a');
   const std::string tag = "must be a tag that is never moved, or ";
@@ -233,12 +239,168 @@ TEST(Charts, MovingTagsAreRefused) {
     EXPECT_NE(text.find(message), std::string::npos) << values << ": " << text;
   }
   for (const auto& [values, line] : std::vector<std::pair<std::string, std::string>>{
-           {"gateway.image.tag=latest,gateway.image.digest=" + digest, "image: windlass/gateway@" + digest + "\n"},
+           {"gateway.image.tag=latest,gateway.image.digest=" + digest,
+            "image: registry.example/windlass/gateway@" + digest + "\n"},
            {"controller.workerImage=registry:5000/worker:v1", "--worker-image=registry:5000/worker:v1\n"},
            {"controller.fetchImage=fetch:latest@" + digest, "--fetch-image=fetch:latest@" + digest + "\n"}}) {
     const std::string text = rendered(values);
     EXPECT_NE(text.find(line), std::string::npos) << values << ": " << text.substr(0, 200);
   }
+}
+
+// Given no registry, so that nodes would pull from a public one, where anybody may own the name; expects the chart to be
+// refused with what to do. Given a registry in each repository, or images that are on the nodes already; expects it to render.
+TEST(Charts, ARegistryIsNeeded) {
+  const std::string program = helm();
+  if (program.empty()) GTEST_SKIP() << "there is no helm: tests/cluster/tools/build makes one";
+  const auto rendered = [&](const std::string& values) {
+    return run("(" + program + " template x " + source_path("/charts/windlass") + " --set security.create=always" + values +
+               " 2>&1)");
+  };
+  for (const char* values : {"", ",controller.image.repository=team/windlass,controller.workerImage=w:1"}) {
+    const std::string text = rendered(values);
+    EXPECT_NE(text.find("image.registry: must be the registry that holds your images (got nothing)"), std::string::npos)
+        << text;
+    EXPECT_NE(text.find("scripts/images/build --registry REGISTRY --push"), std::string::npos) << text;
+  }
+  for (const auto& [values, line] : std::vector<std::pair<std::string, std::string>>{
+           {",image.registry=registry.example:5000/team/", "image: registry.example:5000/team/windlass/gateway:"},
+           {",image.pullPolicy=Never", "image: windlass/gateway:"},
+           {",controller.image.repository=registry.example/c,gateway.image.repository=localhost/g,controller.workerImage=w:1",
+            "image: localhost/g:"}}) {
+    const std::string text = rendered(values);
+    EXPECT_NE(text.find(line), std::string::npos) << values << ": " << text.substr(0, 300);
+  }
+}
+
+// Given each provider's labels, and labels of the user; expects every class of the catalog to be selected by the provider's
+// labels and no others, a class that it does not offer to be missing unless the user selects its nodes, and the user's labels
+// to win.
+TEST(Charts, ClassesAreSelectedByTheProvidersLabels) {
+  const std::string program = helm();
+  if (program.empty()) GTEST_SKIP() << "there is no helm: tests/cluster/tools/build makes one";
+  const auto selectors = [&](const std::string& values) {
+    std::map<std::string, json> out;
+    const auto documents = parse_yaml(run(program + " template x " + source_path("/charts/windlass") + kRenders + values +
+                                          " --show-only templates/acceleratorclasses.yaml"),
+                                      "chart");
+    EXPECT_TRUE(documents.ok());
+    for (const YamlDocument& document : *documents) {
+      const json object = json::parse(document.json);
+      EXPECT_TRUE(load_objects(to_yaml(object), "chart").ok());
+      out[object["metadata"]["name"]] = object["spec"].value("nodeSelector", json::object());
+    }
+    return out;
+  };
+  const std::map<std::string, std::pair<std::string, std::size_t>> providers = {{"gfd", {"nvidia.com/", 6}},
+                                                                                {"gke", {"cloud.google.com/", 5}},
+                                                                                {"eks", {"eks.amazonaws.com/", 6}},
+                                                                                {"karpenter", {"karpenter.k8s.aws/", 6}},
+                                                                                {"aks", {"karpenter.azure.com/", 3}}};
+  for (const auto& [provider, expected] : providers) {
+    const auto classes = selectors(" --set acceleratorNodeLabels=" + provider);
+    EXPECT_EQ(classes.size(), expected.second) << provider;
+    std::set<json> distinct;
+    for (const auto& [name, labels] : classes) {
+      EXPECT_TRUE(distinct.insert(labels).second) << provider << name;
+      EXPECT_FALSE(labels.empty()) << provider << name;
+      for (const auto& label : labels.items()) EXPECT_EQ(label.key().rfind(expected.first, 0), 0U) << provider << label.key();
+    }
+  }
+  const auto mine = selectors(
+      " --set "
+      "acceleratorNodeLabels=gke,acceleratorClasses.nvidia-l40s.nodeSelector.pool=a,acceleratorClasses.nvidia-l4.nodeSelector"
+      ".pool=b,'acceleratorClasses.nvidia-h200.nodeSelector.cloud\\.google\\.com/gke-accelerator=null'"
+      ",acceleratorClasses.nvidia-h200.nodeSelector.pool=c,acceleratorClasses.nvidia-b200=null");
+  EXPECT_EQ(mine.at("nvidia-l40s"), (json{{"pool", "a"}}));
+  EXPECT_EQ(mine.at("nvidia-l4"), (json{{"pool", "b"}, {"cloud.google.com/gke-accelerator", "nvidia-l4"}}));
+  EXPECT_EQ(mine.at("nvidia-h200"), (json{{"pool", "c"}}));
+  EXPECT_FALSE(mine.contains("nvidia-b200"));
+  EXPECT_TRUE(selectors(" --set acceleratorClasses=null").empty());
+}
+
+// Given Secrets for pulling images, and users of worker pods; expects the controller to be told, and its own pods to have no
+// user. Given OpenShift's API; expects no user for workers either.
+TEST(Charts, WorkersGetPullSecretsAndUsers) {
+  const std::string program = helm();
+  if (program.empty()) GTEST_SKIP() << "there is no helm: tests/cluster/tools/build makes one";
+  const auto rendered = [&](const std::string& values) {
+    return run("(" + program + " template x " + source_path("/charts/windlass") + kRenders + values + " 2>&1)");
+  };
+  const std::string both = rendered(" --set imagePullSecrets[0].name=a,imagePullSecrets[1].name=b");
+  EXPECT_NE(both.find("--worker-pull-secrets=a,b\n"), std::string::npos);
+  EXPECT_NE(both.find("--worker-user=65532\n"), std::string::npos);
+  EXPECT_EQ(both.find("runAsUser"), std::string::npos);
+  EXPECT_EQ(rendered("").find("--worker-pull-secrets"), std::string::npos);
+  for (const char* values : {" --set worker.runAsUser=", " --api-versions security.openshift.io/v1"}) {
+    EXPECT_NE(rendered(values).find("--worker-user=none\n"), std::string::npos) << values;
+  }
+  EXPECT_NE(rendered(" --set worker.runAsUser=0").find("at '/worker/runAsUser'"), std::string::npos);
+}
+
+// Given the real helm; expects the CRD chart to add every kind to the cluster's roles: `view` may only read, `edit` may also
+// write what belongs to a namespace, and neither may write a status or an AcceleratorClass.
+TEST(Charts, RolesAreAggregated) {
+  const std::string program = helm();
+  if (program.empty()) GTEST_SKIP() << "there is no helm: tests/cluster/tools/build makes one";
+  const auto documents = parse_yaml(run(program + " template x " + source_path("/charts/windlass-crds")), "chart");
+  ASSERT_TRUE(documents.ok()) << documents.error().message;
+  std::map<std::string, std::set<std::string>> may;  // role of the cluster -> "verb resource"
+  std::set<std::string> kinds;
+  for (const YamlDocument& document : *documents) {
+    const json object = json::parse(document.json);
+    if (object["kind"] == "CustomResourceDefinition") kinds.insert(object["spec"]["names"]["plural"]);
+    if (object["kind"] != "ClusterRole") continue;
+    for (const std::string role : {"view", "edit", "admin"}) {
+      if (object["metadata"]["labels"].value("rbac.authorization.k8s.io/aggregate-to-" + role, "") != "true") continue;
+      for (const json& rule : object["rules"]) {
+        for (const std::string resource : rule["resources"]) {
+          for (const std::string verb : rule["verbs"]) may[role].insert(verb + " " + resource);
+        }
+      }
+    }
+  }
+  const std::set<std::string> read = {"get", "list", "watch"};
+  for (const std::string& kind : kinds) {
+    for (const std::string& verb : read) EXPECT_TRUE(may["view"].contains(verb + " " + kind)) << verb << kind;
+    EXPECT_EQ(may["edit"].contains("create " + kind), kind != "acceleratorclasses") << kind;
+  }
+  for (const std::string& one : may["view"]) EXPECT_TRUE(read.contains(one.substr(0, one.find(' ')))) << one;
+  EXPECT_TRUE(may["edit"].contains("patch modelservices/scale"));
+  for (const std::string& one : may["edit"]) {
+    if (may["view"].contains(one)) continue;
+    EXPECT_EQ(one.find("/status"), std::string::npos) << one;
+    EXPECT_EQ(one.find("acceleratorclasses"), std::string::npos) << one;
+  }
+  EXPECT_EQ(may["admin"], may["edit"]);
+}
+
+// Given the real helm, which sees no cluster here, as under Argo CD; expects the chart to refuse to make a token and a
+// certificate that would differ in every rendering, with the command that makes them once. Given Secrets that exist; expects
+// two equal renderings. Given the command; expects both Secrets.
+TEST(Charts, RenderingsWithoutAClusterAreEqual) {
+  const std::string program = helm();
+  if (program.empty()) GTEST_SKIP() << "there is no helm: tests/cluster/tools/build makes one";
+  const auto rendered = [&](const std::string& more) {
+    return run("(" + program + " template x " + source_path("/charts/windlass --set image.registry=registry.example ") + more +
+               " 2>&1)");
+  };
+  for (const char* values : {"", "--set security.token.existingSecret=mine", "--set security.tls.existingSecret=mine"}) {
+    EXPECT_NE(rendered(values).find("security.create: must be never where Helm sees no cluster"), std::string::npos) << values;
+  }
+  for (const char* values :
+       {"--set security.create=never", "--set security.token.existingSecret=a,security.tls.existingSecret=b"}) {
+    const std::string once = rendered(values);
+    EXPECT_NE(once.find("kind: Deployment"), std::string::npos) << once;
+    EXPECT_EQ(once.find("kind: Secret\n"), std::string::npos);
+    EXPECT_TRUE(once == rendered(values)) << values;
+  }
+  EXPECT_NE(rendered("--set security.create=never").find("secretName: x-windlass-token"), std::string::npos);
+  const auto documents = parse_yaml(rendered("--show-only templates/secrets.yaml --set security.create=always"), "secrets");
+  ASSERT_TRUE(documents.ok()) << documents.error().message;
+  std::vector<std::string> names;
+  for (const YamlDocument& document : *documents) names.push_back(json::parse(document.json)["metadata"]["name"]);
+  EXPECT_EQ(names, (std::vector<std::string>{"x-windlass-token", "x-windlass-tls"}));
 }
 
 // Given the real helm; expects the CRD chart to render the files of crds/ with the annotation that keeps them.
@@ -247,10 +409,15 @@ TEST(Charts, RenderTheCrdsToBeKept) {
   if (program.empty()) GTEST_SKIP() << "there is no helm: tests/cluster/tools/build makes one";
   const auto documents = parse_yaml(run(program + " template x " + source_path("/charts/windlass-crds")), "chart");
   ASSERT_TRUE(documents.ok()) << documents.error().message;
+  std::vector<json> definitions;
+  for (const YamlDocument& document : *documents) {
+    json object = json::parse(document.json);
+    if (object["kind"] == "CustomResourceDefinition") definitions.push_back(std::move(object));
+  }
   const auto sources = yaml_files("crds");
-  ASSERT_EQ(documents->size(), sources.size());
+  ASSERT_EQ(definitions.size(), sources.size());
   for (std::size_t i = 0; i < sources.size(); ++i) {
-    json rendered = json::parse((*documents)[i].json);
+    json rendered = definitions[i];
     EXPECT_EQ(rendered["metadata"]["annotations"]["helm.sh/resource-policy"], "keep");
     rendered["metadata"].erase("annotations");
     EXPECT_EQ(rendered, *yaml_to_json(fakes::read_text(sources[i]), "crd"));

@@ -66,6 +66,7 @@ class Maker {
     AcceleratorClass out;
     out.metadata = meta();
     if (coin()) out.spec.node_selector = {{"nvidia.com/gpu.product", "NVIDIA-H100-80GB-HBM3"}};
+    if (coin()) out.spec.tolerations = {{"dedicated", "Equal", "llm", "NoSchedule"}, {"", "Exists", "", ""}};
     out.spec.resource_name = coin() ? "nvidia.com/gpu" : "windlass.dev/cpu";
     out.spec.memory_bytes = (1 + below(200)) * (std::int64_t{1} << 29);
     for (int i = 1 + below(5); i > 0; --i) out.spec.peak_flops_per_s[static_cast<Dtype>(i - 1)] = (1 + below(5000)) * 0.5e12;

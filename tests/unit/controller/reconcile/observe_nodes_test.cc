@@ -144,5 +144,41 @@ TEST(ObservedNodes, AddUpToTheirClass) {
   EXPECT_GT(used, 10);
 }
 
+// Given nodes of a class with taints: one named like the resource, one that the class tolerates, one that it does not, and one
+// of the last kind where two workers run already; expects the first two to count whole, the third to take no worker, and the
+// last to count with its workers' GPUs only, although others hold GPUs there.
+TEST(ObservedNodes, CountOnlyWithToleratedTaints) {
+  fakes::FakeApiServer api;
+  json of_class = accelerator_class("h100");
+  of_class["spec"]["tolerations"] =
+      json::array({{{"key", "dedicated"}, {"operator", "Equal"}, {"value", "llm"}, {"effect", "NoSchedule"}}});
+  api.seed_object(of_class);
+  const std::string uid = api.seed_object(model_service())["metadata"]["uid"];
+  const std::map<std::string, json> taints = {{"like-the-resource", {{"key", "nvidia.com/gpu"}, {"effect", "NoSchedule"}}},
+                                              {"tolerated", {{"key", "dedicated"}, {"value", "llm"}, {"effect", "NoSchedule"}}},
+                                              {"closed", {{"key", "dedicated"}, {"value", "db"}, {"effect", "NoSchedule"}}},
+                                              {"closed-later", {{"key", "team"}, {"effect", "NoExecute"}}}};
+  for (const auto& [name, taint] : taints) {
+    json object = node(name, "h100", 8);
+    object["spec"]["taints"] = json::array({taint});
+    api.seed_object(object);
+  }
+  api.seed_object(foreign_pod("other", "closed-later", 1));
+  Installation installation(api, "windlass");
+  (void)installation.observe();
+  for (const char* name : {"mine-0", "mine-1"}) run_worker(installation, name, uid, "h100", 2, "closed-later");
+  (void)installation.observe();
+  const planner::Snapshot snapshot = installation.observe().snapshot;
+  std::map<std::string, int> takes;
+  for (const planner::NodeState& state : snapshot.nodes) {
+    takes[state.name] = state.unschedulable ? 0 : state.allocatable_gpus - state.used_by_others;
+  }
+  EXPECT_EQ(takes,
+            (std::map<std::string, int>{{"closed", 0}, {"closed-later", 4}, {"like-the-resource", 8}, {"tolerated", 8}}));
+  ASSERT_EQ(snapshot.accelerators.size(), 1U);
+  EXPECT_EQ(snapshot.accelerators[0].allocatable_gpus, 20);
+  EXPECT_EQ(snapshot.accelerators[0].used_by_others, 0);
+}
+
 }  // namespace
 }  // namespace windlass::controller

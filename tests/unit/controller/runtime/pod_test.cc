@@ -7,6 +7,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "controller/runtime/taints.h"
+
 namespace windlass::controller {
 namespace {
 
@@ -293,6 +295,58 @@ TEST(Pod, IsSafeByDefault) {
   }
 }
 
+// Given: Secrets for pulling images, and a cluster that chooses the user of each pod. Expected: pods of all engines name the
+// Secrets next to those of the template, and no user, but still refuse to run as root.
+TEST(Pod, PullsWithSecretsAndRunsAsTheClustersUser) {
+  PodDefaults defaults = kDefaults;
+  defaults.pull_secrets = {"registry", "mirror"};
+  defaults.user = std::nullopt;
+  for (const char* engine : {"Windlass", "VLLM"}) {
+    Launch s = spec();
+    s.engine = engine;
+    s.image = "engine:1";
+    s.pod_template_json = R"({"spec": {"imagePullSecrets": [{"name": "mine"}, {"name": "mirror"}]}})";
+    const auto made = pod_of(s, defaults);
+    ASSERT_TRUE(made.ok()) << made.error().message;
+    EXPECT_EQ((*made)["spec"]["imagePullSecrets"],
+              json::parse(R"([{"name": "registry"}, {"name": "mirror"}, {"name": "mine"}])"));
+    EXPECT_EQ((*made)["spec"]["securityContext"],
+              json::parse(R"({"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}})"));
+  }
+  EXPECT_FALSE((*pod_of(spec(), kDefaults))["spec"].contains("imagePullSecrets"));
+}
+
+// Given: a class with tolerations, and one without. Expected: pods tolerate them, and always the taint that is named like the
+// resource; a change of the class's tolerations replaces workers, since a pod that waits for a node cannot change its own.
+TEST(Pod, ToleratesTheTaintsOfItsClass) {
+  const json always = json::parse(R"({"key": "nvidia.com/gpu", "operator": "Exists"})");
+  EXPECT_EQ((*pod_of(spec(), kDefaults))["spec"]["tolerations"], json::array({always}));
+  Launch s = spec();
+  s.tolerations = {{"dedicated", "Equal", "llm", "NoSchedule"}, {"", "Exists", "", ""}};
+  EXPECT_EQ((*pod_of(s, kDefaults))["spec"]["tolerations"],
+            json::array({json::parse(R"({"key": "dedicated", "operator": "Equal", "value": "llm", "effect": "NoSchedule"})"),
+                         json{{"operator", "Exists"}}, always}));
+  EXPECT_FALSE(spec().matches(s.hash()));
+}
+
+// Given: taints and tolerations of all kinds. Expected: as Kubernetes matches them; PreferNoSchedule keeps nobody away.
+TEST(Taints, AreToleratedAsInKubernetes) {
+  const auto tolerates = [](const api::Toleration& one, const Taint& taint) { return tolerated({taint}, {one}); };
+  const Taint gpu{"gpu", "a", "NoSchedule"};
+  EXPECT_TRUE(tolerates({"gpu", "Exists", "", ""}, gpu));
+  EXPECT_TRUE(tolerates({"", "Exists", "", ""}, gpu));
+  EXPECT_TRUE(tolerates({"gpu", "Equal", "a", "NoSchedule"}, gpu));
+  EXPECT_FALSE(tolerates({"gpu", "Equal", "b", ""}, gpu));
+  EXPECT_FALSE(tolerates({"gpu", "Exists", "", "NoExecute"}, gpu));
+  EXPECT_FALSE(tolerates({"other", "Exists", "", ""}, gpu));
+  EXPECT_FALSE(tolerated({gpu, {"x", "", "NoExecute"}}, {{"gpu", "Exists", "", ""}}));
+  EXPECT_TRUE(tolerated({}, {}));
+  const auto taints = taints_of(json::parse(R"({"spec": {"taints": [{"key": "a", "effect": "PreferNoSchedule"},
+    {"key": "b", "value": "c", "effect": "NoExecute"}]}})"));
+  ASSERT_EQ(taints.size(), 1U);
+  EXPECT_EQ(taints[0].key + taints[0].value + taints[0].effect, "bcNoExecute");
+}
+
 // Given: a user's own HF_HOME. Expected: it appears once, with the user's value.
 TEST(Pod, UserVariablesWin) {
   Launch s = spec();
@@ -340,7 +394,7 @@ TEST(PodTemplate, KeepsTheWorkersIdentityAndTakesTheRest) {
   EXPECT_EQ(pod["spec"]["restartPolicy"], "Always");
   EXPECT_EQ(pod["spec"]["schedulerName"], "mine");
   EXPECT_EQ(pod["spec"]["imagePullSecrets"][0]["name"], "registry");
-  EXPECT_EQ(pod["spec"]["tolerations"].size(), 1U);
+  EXPECT_THAT(pod["spec"]["tolerations"], testing::Contains(json{{"key", "gpu"}, {"operator", "Exists"}}));
   EXPECT_EQ(pod["spec"]["nodeSelector"], (json{{"zone", "b"}, {"gpu", "h100"}}));
   EXPECT_EQ(pod["spec"]["securityContext"]["runAsUser"], 7);
   EXPECT_EQ(pod["spec"]["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
