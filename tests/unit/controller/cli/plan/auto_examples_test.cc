@@ -30,6 +30,7 @@ const std::map<std::string, Frozen> kFrozen = {
     {"cluster/llama3-70b-l40s-a6000.yaml", {kInfeasible}},
     {"llama3-8b.yaml", {kDone, 2}},
     {"plan/llama3-8b.yaml", {kDone, 3}},
+    {"qwen-vllm.yaml", {kDone, 0.5}},
     {"tiny.yaml", {kDone, 0.05}},
 };
 
