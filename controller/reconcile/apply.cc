@@ -13,9 +13,9 @@ namespace {
 ServiceStep service_step(ApplyStep& step, std::size_t i) {
   const api::ModelService& service = *step.context.observation.services[i];
   const std::string& uid = service.metadata.uid;
-  ServiceStep own{service, step.context.plan.services.at(i), step.context.observation.workers.at(uid),
-                  step.state.services[uid]};
-  if (const auto& shape = step.context.observation.snapshot.services[i].shape) own.layers = shape->layers;
+  ServiceStep own{service, step.context.plan.services.at(i), step.context.observation.workers.at(uid), step.state.services[uid],
+                  step.context.observation.snapshot.services.at(i)};
+  if (own.observed.shape) own.layers = own.observed.shape->layers;
   for (const Worker& worker : own.workers) {
     if (worker.finished || worker.terminating || worker.draining_since_s) continue;
     (worker.trouble == planner::WorkerTrouble::kNodeLost ? own.lost : own.active).push_back(&worker);

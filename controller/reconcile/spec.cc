@@ -151,6 +151,19 @@ GpuCapacity capacity_from_spec(const api::AcceleratorClass& object) {
   return {1, static_cast<int>(object.spec.capacity.max_gpus.value_or(object.spec.gpus_per_node)), 0};
 }
 
+void request_resources(const api::AcceleratorClass& accelerator, const planner::ModelShape& shape, Launch& launch) {
+  constexpr double kGiB = 1024.0 * 1024 * 1024;
+  constexpr double kProcessBytes = 2 * kGiB;  // of an engine's process for one GPU, with CUDA's and Python's libraries
+  constexpr double kLoadingBytes = 8 * kGiB;  // engines load a file or a piece of it at a time, and drop it then
+  constexpr double kDownloadFactor = 1.1;     // a file that is downloaded is there in part twice
+  const double weights = planner::weight_bytes(shape);
+  const double loaded = weights / launch.stages;
+  const bool on_processors = accelerator.spec.resource_name.rfind("windlass.dev/", 0) == 0;
+  launch.memory_bytes = on_processors ? static_cast<double>(accelerator.spec.memory_bytes) * launch.gpus_of_server()
+                                      : kProcessBytes * launch.gpus_of_server() + std::min(loaded, kLoadingBytes);
+  if (launch.model_uri.rfind("hf://", 0) == 0) launch.storage_bytes = kDownloadFactor * weights;
+}
+
 Launch worker_spec(const api::ModelService& service, const planner::Pool& pool, int slot,
                    const api::AcceleratorClass& accelerator, int layers) {
   Launch out;

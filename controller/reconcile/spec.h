@@ -28,6 +28,10 @@ namespace windlass::controller {
 // The capacity of a class without nodes to read: spec.capacity.maxGPUs, or the GPUs of one node.
 [[nodiscard]] GpuCapacity capacity_from_spec(const api::AcceleratorClass& object);
 
+// Fills in what a pod of this worker, or of one of its servers, needs of its node's memory and disk. The model's weights pass
+// through both.
+void request_resources(const api::AcceleratorClass& accelerator, const planner::ModelShape& shape, Launch& launch);
+
 // The worker in `slot` of `pool`. `accelerator` is the pool's class. `layers`: of the model; only chains need them.
 [[nodiscard]] Launch worker_spec(const api::ModelService& service, const planner::Pool& pool, int slot,
                                  const api::AcceleratorClass& accelerator, int layers = 0);

@@ -75,7 +75,7 @@ std::string troubles(const std::vector<Worker>& all) {
 
 planner::Hint readiness(const api::WorkersStatus& workers, const std::vector<Worker>& all) {
   if (workers.desired == 0 && workers.current == 0) {
-    return {planner::Truth::kFalse, "ScaledToZero", "no workers, because there are no requests; the first request starts one"};
+    return {planner::Truth::kTrue, "ScaledToZero", "no workers, because there are no requests; the first request starts one"};
   }
   const std::string count = fmt::format("{} of {} workers ready", workers.ready, workers.desired);
   const std::string trouble = troubles(all);
@@ -86,6 +86,7 @@ planner::Hint readiness(const api::WorkersStatus& workers, const std::vector<Wor
     const bool told_apart =
         worker.trouble != planner::WorkerTrouble::kNone && worker.trouble != planner::WorkerTrouble::kFailed;
     const char* reason = told_apart             ? planner::to_string(worker.trouble)
+                         : worker.gated         ? "SchedulingGated"
                          : worker.unschedulable ? "Unschedulable"
                                                 : "WorkersNotReady";
     return {planner::Truth::kFalse, reason, message};
@@ -201,7 +202,7 @@ api::AcceleratorClassStatus status_of(const api::AcceleratorClass& object, const
   out.used_gpus = capacity.used_by_others;
   const auto count = [&](const Worker& worker) {
     if (worker.accelerator != object.metadata.name || worker.finished) return;
-    (worker.unschedulable ? out.pending_gpus : out.used_gpus) += worker.gpus;
+    (worker.unschedulable || worker.gated ? out.pending_gpus : out.used_gpus) += worker.gpus;
   };
   for (const auto& [uid, workers] : observation.workers) std::for_each(workers.begin(), workers.end(), count);
   std::for_each(observation.strays.begin(), observation.strays.end(), count);

@@ -2,7 +2,7 @@
 //   vLLM         docs.vllm.ai "vllm serve" (engine and server arguments; the model is positional, --model is deprecated)
 //   SGLang       docs.sglang.io "Server Arguments"; metrics only with --enable-metrics
 //   TensorRT-LLM nvidia.github.io/TensorRT-LLM "trtllm-serve" (the model is positional; --tp_size, --max_batch_size,
-//                --max_seq_len)
+//                --max_seq_len); its metrics need return_perf_metrics and enable_iter_perf_stats, which only a file can set
 //   llama.cpp    tools/server/README.md: --ctx-size is the total over all --parallel slots (ggml-org/llama.cpp issue 11681);
 //                a GPU is used only for the --n-gpu-layers given; --split-mode row cuts every layer among the GPUs, while the
 //                default, "layer", puts whole layers on each GPU, so that a token visits one after another; metrics only
@@ -79,9 +79,8 @@ struct Asked {
   [[nodiscard]] std::string port() const { return std::to_string(address.port); }
   [[nodiscard]] std::string gpus() const { return std::to_string(spec.gpus_of_server()); }
   // The kubelet fills in a pod's role, which may change between two starts of a container.
-  [[nodiscard]] std::string role() const {
-    return address.host == pod_address().host ? fmt::format("$({})", kRoleVariable) : spec.role;
-  }
+  [[nodiscard]] std::string role() const { return in_pod() ? fmt::format("$({})", kRoleVariable) : spec.role; }
+  [[nodiscard]] bool in_pod() const { return address.host == pod_address().host; }
   [[nodiscard]] std::string batch() const { return std::to_string(spec.max_concurrency); }
   [[nodiscard]] planner::ToldSettings told() const { return planner::told(spec.settings); }
   // The user's value of an option with these names; "" if there is none.
@@ -199,15 +198,8 @@ Grammar sglang_grammar(const Asked& asked) {
   return out;
 }
 
-Result<Grammar> tensorrt_grammar(const Asked& asked) {
+Grammar tensorrt_grammar(const Asked& asked) {
   Grammar out;
-  if (!asked.model.revision.empty()) {
-    return Error{
-        ErrorCode::kInvalidArgument,
-        fmt::format("spec.model.uri: must not have a revision, because trtllm-serve has no option for it (got '{}'); use the "
-                    "repository's default revision or pvc://",
-                    asked.model.revision)};
-  }
   out.program = {"trtllm-serve"};
   out.positional = {asked.model.path};
   out.options = {{{"--host"}, asked.host(), true},
@@ -219,6 +211,8 @@ Result<Grammar> tensorrt_grammar(const Asked& asked) {
     out.options.push_back({{"--enable_chunked_prefill"}, std::nullopt});
   }
   if (asked.bounded()) out.options.push_back({{"--max_seq_len"}, asked.context()});
+  if (!asked.model.revision.empty()) out.options.push_back({{"--revision"}, asked.model.revision});
+  if (asked.in_pod()) out.options.push_back({{"--extra_llm_api_options", "--config"}, kTensorRtOptionsFile});
   return out;
 }
 
@@ -313,7 +307,7 @@ std::vector<std::string> other_args(const Launch& spec, const std::vector<std::s
                                     const std::vector<std::string>& theirs) {
   Launch bare = spec;
   bare.extra_args.clear();
-  const auto grammar = grammar_of(bare, {}, {});
+  const auto grammar = grammar_of(bare, {}, pod_address());
   // Whether our arguments have this option, under any of its names.
   const auto said = [&](const std::string& name) {
     return std::any_of(ours.begin(), ours.end(), [&](const std::string& word) {

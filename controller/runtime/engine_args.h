@@ -27,6 +27,11 @@ struct EngineAddress {
 // A pod's own address, which the kubelet fills in.
 [[nodiscard]] EngineAddress pod_address();
 
+// Where pods of trtllm-serve find kTensorRtOptions, unless the user names a file of their own.
+inline constexpr const char* kTensorRtOptionsFile = "/etc/windlass/engine/options.yaml";
+// /prometheus/metrics, with the running and waiting requests that say when a worker has drained.
+inline constexpr const char* kTensorRtOptions = "return_perf_metrics: true\nenable_iter_perf_stats: true\n";
+
 struct EngineCommand {
   std::vector<std::string> program;  // empty: the image's entry point
   std::vector<std::string> args;

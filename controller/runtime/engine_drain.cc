@@ -1,6 +1,7 @@
 // See engine_drain.h.
 #include "controller/runtime/engine_drain.h"
 
+#include <cmath>
 #include <filesystem>
 #include <regex>
 
@@ -52,7 +53,7 @@ bool waits_by_itself(const std::string& engine, EngineVersion version) {
 
 const char* engine_load_page(const std::string& engine) { return engine == "TensorRTLLM" ? "/prometheus/metrics" : "/metrics"; }
 
-std::string drain_script(const std::string& engine, int port) {
+std::string drain_script(const std::string& engine, int port, double limit_s) {
   // Series of running and waiting requests, by engine; see metrics/engine_metrics.h.
   std::string names = "llamacpp:requests_(processing|deferred)";
   if (engine == "VLLM") names = "vllm:num_requests_(running|waiting)";
@@ -60,11 +61,11 @@ std::string drain_script(const std::string& engine, int port) {
   if (engine == "TensorRTLLM") names = "trtllm[:_]num_requests_(running|waiting)";
   return fmt::format(
       "case $POD_IP in *:*) host=[$POD_IP];; *) host=$POD_IP;; esac; page_at=http://$host:{}{}; "
-      "quiet=0; while [ $quiet -lt 2 ]; do sleep 1; "
+      "quiet=0; left={:.0f}; while [ $quiet -lt 2 ] && [ $left -gt 0 ]; do sleep 1; left=$((left - 1)); "
       "page=$(curl -gfsS -m 2 \"$page_at\" || wget -qO- -T 2 \"$page_at\") || exit 0; "
       "if printf '%s\\n' \"$page\" | awk '/^{}[ {{]/ {{n += $NF}} END {{exit n > 0}}'; "
       "then quiet=$((quiet + 1)); else quiet=0; fi; done",
-      port, engine_load_page(engine), names);
+      port, engine_load_page(engine), std::ceil(limit_s), names);
 }
 
 bool is_busy(const std::string& page) {

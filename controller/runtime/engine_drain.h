@@ -28,9 +28,9 @@ struct EngineVersion {
 [[nodiscard]] const char* engine_load_page(const std::string& engine);
 
 // A shell script for a pod's preStop hook. It ends once the engine at $POD_IP (IPv4 or IPv6) has shown no requests twice in a
-// row, or does not answer. It ends immediately if the image lacks what it needs (a shell, curl or wget, awk). The pod's grace
-// period limits it.
-[[nodiscard]] std::string drain_script(const std::string& engine, int port);
+// row, or does not answer, and after about `limit_s` seconds at the latest, so that the engine still has time to exit. It ends
+// immediately if the image lacks what it needs (a shell, curl or wget, awk).
+[[nodiscard]] std::string drain_script(const std::string& engine, int port, double limit_s);
 
 // Whether the page shows a running or waiting request; false if the page does not say.
 [[nodiscard]] bool is_busy(const std::string& page);

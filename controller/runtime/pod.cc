@@ -170,6 +170,11 @@ json metadata_of(const Launch& spec, const PodDefaults& defaults) {
   return metadata;
 }
 
+// A quantity for Kubernetes, rounded up.
+std::string at_least_1_gib(double bytes) {
+  return fmt::format("{:.0f}Gi", std::max(1.0, std::ceil(bytes / (1024.0 * 1024 * 1024))));
+}
+
 // Without the model's volume.
 json container_of(const Launch& spec, const PodDefaults& defaults, const std::string& image, const EngineCommand& command,
                   const json& env) {
@@ -185,9 +190,14 @@ json container_of(const Launch& spec, const PodDefaults& defaults, const std::st
                     {"readinessProbe", probe(probes.readiness, 1, 3)},
                     {"livenessProbe", probe(probes.liveness, 10, 6)},
                     {"startupProbe", probe(probes.startup, 2, 900)},  // a large model may take half an hour to load
-                    // The minimum for any worker, so that it is not evicted first when its node runs short.
-                    // spec.engine.podTemplate sets what a model really needs.
-                    {"resources", {{"requests", {{"cpu", "500m"}, {"memory", "1Gi"}}}, {"limits", units}}},
+                    // What the model needs, so that the worker is not evicted first when its node runs short;
+                    // spec.engine.podTemplate may say more.
+                    {"resources",
+                     {{"requests",
+                       {{"cpu", "500m"},
+                        {"memory", at_least_1_gib(spec.memory_bytes)},
+                        {"ephemeral-storage", at_least_1_gib(spec.storage_bytes)}}},
+                      {"limits", units}}},
                     {"securityContext", container_security()},
                     // keeps the end of the log as the reason why it ended
                     {"terminationMessagePolicy", "FallbackToLogsOnError"},
@@ -198,7 +208,8 @@ json container_of(const Launch& spec, const PodDefaults& defaults, const std::st
   container["resources"]["requests"].update(units);
   if (!windlass && !waits_by_itself(spec.engine, version)) {
     // The engine would cut its streams on SIGTERM, which the pod also gets when its node is drained without asking us.
-    container["lifecycle"]["preStop"]["exec"]["command"] = {"sh", "-c", drain_script(spec.engine, kWorkerPort)};
+    container["lifecycle"]["preStop"]["exec"]["command"] = {"sh", "-c",
+                                                            drain_script(spec.engine, kWorkerPort, spec.drain_timeout_s)};
   }
   if (windlass && defaults.token) {
     // Derived per service: people who can read secrets in its namespace cannot call other services' workers.
@@ -219,19 +230,39 @@ json bare_pod_spec(const Launch& spec, const PodDefaults& defaults) {
   const json shm = {
       {"name", "shm"},
       {"emptyDir", {{"medium", "Memory"}, {"sizeLimit", fmt::format("{}Gi", 2 * std::max(1, spec.gpus_of_server()))}}}};
-  return {
-      {"restartPolicy", "Always"},
-      {"automountServiceAccountToken", false},
-      {"enableServiceLinks", false},
-      {"securityContext", pod_security(defaults)},
-      {"tolerations", pod_tolerations(spec)},
-      {"terminationGracePeriodSeconds", static_cast<std::int64_t>(std::ceil(spec.drain_timeout_s))},
-      {"volumes", {empty_dir("cache"), empty_dir("tmp"), shm}},
-      {"topologySpreadConstraints",
-       {{{"maxSkew", 1},
+  json out = {{"restartPolicy", "Always"},
+              {"automountServiceAccountToken", false},
+              {"enableServiceLinks", false},
+              {"securityContext", pod_security(defaults)},
+              {"tolerations", pod_tolerations(spec)},
+              {"terminationGracePeriodSeconds", static_cast<std::int64_t>(std::ceil(spec.drain_timeout_s + kExitS))},
+              {"volumes", {empty_dir("cache"), empty_dir("tmp"), shm}}};
+  if (spec.gpus_of_server() > 1) {
+    // Next to other workers, whole nodes stay free for the next one that needs several GPUs.
+    const json term = {{"topologyKey", "kubernetes.io/hostname"},
+                       {"labelSelector", {{"matchLabels", {{"app.kubernetes.io/component", "worker"}}}}}};
+    out["affinity"]["podAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] =
+        json::array({{{"weight", 100}, {"podAffinityTerm", term}}});
+  } else {
+    out["topologySpreadConstraints"] = {
+        {{"maxSkew", 1},
          {"topologyKey", "kubernetes.io/hostname"},
          {"whenUnsatisfiable", "ScheduleAnyway"},
-         {"labelSelector", {{"matchLabels", {{"windlass.dev/service", spec.service}, {"windlass.dev/pool", spec.pool}}}}}}}}};
+         {"labelSelector", {{"matchLabels", {{"windlass.dev/service", spec.service}, {"windlass.dev/pool", spec.pool}}}}}}};
+  }
+  return out;
+}
+
+// A file that needs no object of its own: an annotation of the pod, mounted.
+void add_options_file(json& metadata, json& pod_spec, json& container) {
+  constexpr const char* kAnnotation = "windlass.dev/engine-options";
+  const std::string path = kTensorRtOptionsFile;
+  const std::size_t slash = path.rfind('/');
+  metadata["annotations"][kAnnotation] = kTensorRtOptions;
+  const json item = {{"path", path.substr(slash + 1)},
+                     {"fieldRef", {{"fieldPath", fmt::format("metadata.annotations['{}']", kAnnotation)}}}};
+  pod_spec["volumes"].push_back({{"name", "engine-options"}, {"downwardAPI", {{"items", json::array({item})}}}});
+  container["volumeMounts"].push_back({{"name", "engine-options"}, {"mountPath", path.substr(0, slash)}, {"readOnly", true}});
 }
 
 }  // namespace
@@ -264,10 +295,13 @@ Result<json> pod_of(const Launch& spec, const PodDefaults& defaults) {
   }
   pod_spec["containers"] = json::array({container});
   for (const std::string& secret : defaults.pull_secrets) pod_spec["imagePullSecrets"].push_back({{"name", secret}});
+  json metadata = metadata_of(spec, defaults);
+  if (std::find(command.args.begin(), command.args.end(), kTensorRtOptionsFile) != command.args.end())
+    add_options_file(metadata, pod_spec, pod_spec["containers"][0]);
   if (!spec.node_selector.empty()) pod_spec["nodeSelector"] = spec.node_selector;
   if (!spec.priority_class.empty()) pod_spec["priorityClassName"] = spec.priority_class;
 
-  const json pod = {{"apiVersion", "v1"}, {"kind", "Pod"}, {"metadata", metadata_of(spec, defaults)}, {"spec", pod_spec}};
+  const json pod = {{"apiVersion", "v1"}, {"kind", "Pod"}, {"metadata", metadata}, {"spec", pod_spec}};
   if (spec.pod_template_json.empty()) return pod;
   WINDLASS_ASSIGN_OR_RETURN(json merged, merge_pod_template(pod, json::parse(spec.pod_template_json, nullptr, false), spec));
   if (!defaults.any_pod_template) WINDLASS_RETURN_IF_ERROR(check_pod(merged, spec));

@@ -156,9 +156,13 @@ void read_status(const json& pod, Worker& worker) {
   const bool never_bound = worker.terminating && worker.node.empty();
   worker.finished = ended_phase || never_bound || (worker.terminating && all_ended);
 
-  worker.unschedulable = scheduled != nullptr && text_at(*scheduled, {"status"}) == "False" && worker.node.empty();
+  const bool waits = scheduled != nullptr && text_at(*scheduled, {"status"}) == "False" && worker.node.empty();
+  worker.gated = waits && text_at(*scheduled, {"reason"}) == "SchedulingGated";
+  worker.unschedulable = waits && !worker.gated;
   Finding found;
-  if (worker.unschedulable) {
+  if (worker.gated) {
+    found = {WorkerTrouble::kNone, false, with_message("SchedulingGated", text_at(*scheduled, {"message"}))};
+  } else if (worker.unschedulable) {
     const std::string reason = text_at(*scheduled, {"reason"});
     found = {WorkerTrouble::kUnschedulable, false,
              with_message(reason.empty() ? "Unschedulable" : reason, text_at(*scheduled, {"message"}))};

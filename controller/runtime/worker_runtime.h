@@ -45,12 +45,12 @@ struct Launch {
   std::string resource_name;  // the class's resource, e.g. nvidia.com/gpu
   std::map<std::string, std::string> node_selector;
   std::vector<api::Toleration> tolerations = {};  // the class's; see taints.h
-  int gpus = 1;                           // of all its servers
-  int stages = 1;                         // servers (planner::GpuSplit), each a pod or process of its own
-  int stage = 0;                          // which of them this is; a whole worker is its first one
-  int layers = 0;                         // of the model, for chains
-  int max_concurrency = 1;                // requests that it may run at the same time
-  planner::EngineSettings settings = {};  // Pool::spec.engine
+  int gpus = 1;                                   // of all its servers
+  int stages = 1;                                 // servers (planner::GpuSplit), each a pod or process of its own
+  int stage = 0;                                  // which of them this is; a whole worker is its first one
+  int layers = 0;                                 // of the model, for chains
+  int max_concurrency = 1;                        // requests that it may run at the same time
+  planner::EngineSettings settings = {};          // Pool::spec.engine
 
   std::string engine;   // "Windlass" or another engine type
   std::string image;    // empty: the runtime's default
@@ -64,6 +64,9 @@ struct Launch {
   int max_context_tokens = 0;
   double drain_timeout_s = 0;
   std::string priority_class;
+  // What a pod requests of its node, in bytes; 0: the least. Not in the hash, since a running pod needs no restart for them.
+  double memory_bytes = 0;
+  double storage_bytes = 0;
 
   bool operator==(const Launch&) const = default;
 
@@ -97,6 +100,9 @@ struct ChainServer {
   bool operator==(const ChainServer&) const = default;
 };
 
+// Time in seconds for a worker to exit after its requests have ended.
+inline constexpr double kExitS = 15;
+
 // The current state of a worker.
 struct Worker {
   std::string name;
@@ -121,6 +127,7 @@ struct Worker {
   bool ready = false;
   bool failed = false;         // it ended or keeps crashing; see message
   bool unschedulable = false;  // no node has room for it
+  bool gated = false;          // its scheduling gates hold it back, as Kueue does until a quota admits it
   bool terminating = false;    // it was asked to end
   bool finished = false;       // nothing of it is running
   std::string node;            // node that it runs on; empty: none yet
@@ -215,8 +222,8 @@ class WorkerRuntime {
   [[nodiscard]] virtual Result<void> begin_role_change(const Worker& worker, const std::string& role, Instant now) = 0;
   [[nodiscard]] virtual Result<void> end_role_change(const Worker& worker) = 0;
 
-  // Asks the worker to end: it takes no new requests and has grace_s to finish those in flight (nullopt: the drain timeout that
-  // it was started with), then it is killed.
+  // Asks the worker to end: it takes no new requests and has grace_s to finish those in flight and to exit (nullopt: the drain
+  // timeout that it was started with, and kExitS), then it is killed.
   [[nodiscard]] virtual Result<void> terminate(const Worker& worker, std::optional<double> grace_s) = 0;
 
   // Removes a finished worker from workers(), where it would stay otherwise.

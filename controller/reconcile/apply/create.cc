@@ -89,6 +89,7 @@ void create_some(ApplyStep& step, ServiceStep& own, const Wanted& wanted, int co
     if (slots.taken.contains(slot)) continue;
     Launch spec = worker_spec(own.service, pool, slot, wanted.accelerator, own.layers);
     spec.max_concurrency = wanted.spec.max_concurrency;
+    if (own.observed.shape) request_resources(wanted.accelerator, *own.observed.shape, spec);
     if (step.context.runtime.name_taken(spec.name_space, spec.name)) continue;  // not one of ours
     if (!step.may_write()) return;
     --count;

@@ -107,7 +107,7 @@ void finish(ApplyStep& step, const api::ModelService& service, const Worker& wor
   if (drained_s >= drain_timeout_s) {
     end_worker(step, worker, kOverdueGraceS);
   } else if (is_quiet(step, worker)) {
-    end_worker(step, worker, std::max(kQuietGraceS, drain_timeout_s - drained_s));
+    end_worker(step, worker, std::max(kQuietGraceS, drain_timeout_s - drained_s + kExitS));
   }
 }
 

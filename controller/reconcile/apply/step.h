@@ -55,6 +55,7 @@ struct ServiceStep {
   const planner::ServicePlan& plan;
   const std::vector<Worker>& workers;
   ServiceMemory& memory;
+  const planner::Service& observed;
   std::vector<const Worker*> active = {};  // those that should stay and whose node answers
   std::vector<const Worker*> lost = {};    // those whose node does not answer
   std::set<const Worker*> current = {};    // the active ones that match the plan

@@ -41,7 +41,7 @@ TEST(DrainScript, WaitsUntilTwoAnswersShowNoRequest) {
           },
           1);
       ASSERT_TRUE(engine.open({ip, "0"}).ok());
-      const std::string script = drain_script("LlamaCpp", std::stoi(engine.bound().port));
+      const std::string script = drain_script("LlamaCpp", std::stoi(engine.bound().port), 600);
       const auto shell = spawn({.program = "/bin/sh",
                                 .argv = {"sh", "-c", script},
                                 .environment = std::vector<std::string>{"PATH=" + tools.path().string(), "POD_IP=" + ip}});
@@ -50,6 +50,30 @@ TEST(DrainScript, WaitsUntilTwoAnswersShowNoRequest) {
       EXPECT_EQ(asked, 4);
     }
   }
+}
+
+// Given an engine that is never without a request, and three seconds; expects the hook to end after three questions, so that
+// the engine gets SIGTERM and time to exit within the pod's grace period.
+TEST(DrainScript, LeavesTimeToExit) {
+  if (!fs::exists("/usr/bin/curl")) GTEST_SKIP() << "this machine has no /usr/bin/curl";
+  const kube::TempDir tools;
+  add_tools(tools, "curl");
+  std::atomic<int> asked = 0;
+  net::HttpService engine(
+      {},
+      [&](const net::ServerCall& call) {
+        ++asked;
+        call.answer({200, "llamacpp:requests_processing 1\n", "text/plain", {}});
+      },
+      1);
+  ASSERT_TRUE(engine.open({"127.0.0.1", "0"}).ok());
+  const std::string script = drain_script("LlamaCpp", std::stoi(engine.bound().port), 2.5);
+  const auto shell = spawn({.program = "/bin/sh",
+                            .argv = {"sh", "-c", script},
+                            .environment = std::vector<std::string>{"PATH=" + tools.path().string(), "POD_IP=127.0.0.1"}});
+  ASSERT_TRUE(shell.ok()) << shell.error().message;
+  EXPECT_EQ(wait_for(*shell), 0);
+  EXPECT_EQ(asked, 3);
 }
 
 }  // namespace

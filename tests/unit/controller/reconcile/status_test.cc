@@ -92,8 +92,23 @@ TEST(Status, ReadyCountsTheTroubles) {
   workers.erase(workers.begin());
   EXPECT_EQ(ready().status, api::ConditionStatus::kFalse);
   EXPECT_EQ(ready().reason, "CrashLoop");
+  workers = {worker("e", false)};
+  workers[0].gated = true;
+  workers[0].message = "SchedulingGated";
+  EXPECT_EQ(ready().status, api::ConditionStatus::kFalse);
+  EXPECT_EQ(ready().reason, "SchedulingGated");
   workers.clear();
   EXPECT_EQ(ready().reason, "WorkersStarting");
+}
+
+// Given: a service that wants no worker and has none. Expected: Ready, so that `kubectl wait` and Flux end: the next request
+// starts a worker.
+TEST(Status, ScaledToZeroIsReady) {
+  const auto status = status_of({}, {}, {}, plan(0), nullptr, "2026-05-01T10:00:00Z");
+  const api::Condition* ready = api::find_condition(status.conditions, api::kReady);
+  ASSERT_NE(ready, nullptr);
+  EXPECT_EQ(ready->status, api::ConditionStatus::kTrue);
+  EXPECT_EQ(ready->reason, "ScaledToZero");
 }
 
 // Given: a condition that says an object cannot be read, and that object now readable. Expected: the condition is corrected,

@@ -40,9 +40,10 @@ TEST(EngineArgs, EachEngineGetsItsOwnOptions) {
       command(spec("SGLang")),
       "python3 -m sglang.launch_server | --model-path meta-llama/Llama-3 --served-model-name chat --host $(POD_IP) --port "
       "8000 --tp-size 4 --max-running-requests 32 --enable-metrics --context-length 8192");
-  EXPECT_EQ(
-      command(spec("TensorRTLLM")),
-      "trtllm-serve | meta-llama/Llama-3 --host $(POD_IP) --port 8000 --tp_size 4 --max_batch_size 32 --max_seq_len 8192");
+  EXPECT_EQ(command(spec("TensorRTLLM")),
+            "trtllm-serve | meta-llama/Llama-3 --host $(POD_IP) --port 8000 --tp_size 4 --max_batch_size 32 --max_seq_len 8192 "
+            "--extra_llm_api_options /etc/windlass/engine/options.yaml");
+  EXPECT_THAT(command(spec("TensorRTLLM"), {"meta-llama/Llama-3", "abc123", true}), HasSubstr(" --revision abc123 "));
   EXPECT_EQ(command(spec("Windlass"), {"/models/llama", "", false}),
             " | --model=/models/llama --listen=[$(POD_IP)]:8000 --name=chat --max-concurrent=32 --drain-timeout=10m "
             "--max-context-tokens=8192");
@@ -208,8 +209,6 @@ TEST(EngineArgs, RefusesArgumentsThatOthersRelyOn) {
     s.extra_args = {arg};
     EXPECT_THAT(command(s), testing::AllOf(HasSubstr("spec.engine.args"), HasSubstr(arg))) << engine;
   }
-  EXPECT_THAT(command(spec("TensorRTLLM"), {"a/b", "rev", true}),
-              AllOf(HasSubstr("spec.model.uri: must not have a revision"), HasSubstr("(got 'rev')")));
   EXPECT_THAT(command(spec("LlamaCpp"), {"a/b", "rev", true}),
               AllOf(HasSubstr("spec.model.uri: must not have a revision"), HasSubstr("(got 'rev')")));
   EXPECT_THAT(command(spec("Ollama")),

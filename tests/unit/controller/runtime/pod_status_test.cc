@@ -49,6 +49,19 @@ TEST(PodStatus, UnschedulableHasTheSchedulersMessage) {
             "nvidia.com/gpu.");
 }
 
+// Given: a pod that its scheduling gates hold back, as Kueue does until a quota admits it. Expected: it is not unschedulable,
+// since no node refused it, and has a message.
+TEST(PodStatus, AGatedPodIsNotUnschedulable) {
+  const Worker worker = read(R"({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False",
+    "reason": "SchedulingGated", "message": "Scheduling is blocked due to non-empty scheduling gates"}]})",
+                             false);
+  EXPECT_TRUE(worker.gated);
+  EXPECT_FALSE(worker.unschedulable);
+  EXPECT_FALSE(worker.failed);
+  EXPECT_EQ(worker.trouble, WorkerTrouble::kNone);
+  EXPECT_EQ(worker.message, "SchedulingGated: Scheduling is blocked due to non-empty scheduling gates");
+}
+
 // Given: the three reasons with which a kubelet reports a failed image pull. Expected: each is an image pull trouble, with the
 // image and the registry's message.
 TEST(PodStatus, FailedImagePulls) {

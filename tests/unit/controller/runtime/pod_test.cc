@@ -1,12 +1,14 @@
 // Converting a worker to a pod and back, and merging pod templates.
 #include "controller/runtime/pod.h"
 
+#include <algorithm>
 #include <functional>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "controller/reconcile/spec.h"
 #include "controller/runtime/taints.h"
 
 namespace windlass::controller {
@@ -46,7 +48,7 @@ TEST(Pod, DescribesTheWorker) {
   const json& pod = *made;
   EXPECT_EQ(pod["metadata"]["ownerReferences"][0]["uid"], "u-1");
   EXPECT_EQ(pod["metadata"]["ownerReferences"][0]["controller"], true);
-  EXPECT_EQ(pod["spec"]["terminationGracePeriodSeconds"], 90);
+  EXPECT_EQ(pod["spec"]["terminationGracePeriodSeconds"], 105) << "the drain timeout, and time to exit";
   EXPECT_EQ(pod["spec"]["nodeSelector"]["gpu"], "h100");
   const json claim = json::parse(R"({"name": "model", "persistentVolumeClaim": {"claimName": "models", "readOnly": true}})");
   EXPECT_THAT(pod["spec"]["volumes"], testing::Contains(claim));
@@ -288,9 +290,6 @@ TEST(Pod, IsSafeByDefault) {
     const json shm = json::parse(R"({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "4Gi"}})");
     EXPECT_THAT(pod["spec"]["volumes"], testing::Contains(shm));
     EXPECT_THAT(worker["env"], testing::Contains(json{{"name", "HF_HOME"}, {"value", "/cache/huggingface"}}));
-    const json& spread = pod["spec"]["topologySpreadConstraints"][0];
-    EXPECT_EQ(spread["topologyKey"], "kubernetes.io/hostname");
-    EXPECT_EQ(spread["whenUnsatisfiable"], "ScheduleAnyway");
     for (const char* probe : {"readinessProbe", "livenessProbe", "startupProbe"}) EXPECT_TRUE(worker.contains(probe)) << probe;
   }
 }
@@ -347,6 +346,76 @@ TEST(Taints, AreToleratedAsInKubernetes) {
   EXPECT_EQ(taints[0].key + taints[0].value + taints[0].effect, "bcNoExecute");
 }
 
+// Given: workers with one GPU and with two. Expected: the first are spread over nodes, so that one node's end leaves others;
+// the second are packed next to other workers, so that nodes with several free GPUs remain.
+TEST(Pod, SpreadsSingleGpusAndPacksSeveral) {
+  const json packed = *pod_of(spec(), kDefaults);
+  EXPECT_FALSE(packed["spec"].contains("topologySpreadConstraints"));
+  const json& term = packed["spec"]["affinity"]["podAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"][0];
+  EXPECT_EQ(term["podAffinityTerm"]["topologyKey"], "kubernetes.io/hostname");
+  const json labels = term["podAffinityTerm"]["labelSelector"]["matchLabels"];
+  for (const auto& label : labels.items()) EXPECT_EQ(packed["metadata"]["labels"][label.key()], label.value());
+  Launch one = spec();
+  one.gpus = 1;
+  const json spread = *pod_of(one, kDefaults);
+  EXPECT_FALSE(spread["spec"].contains("affinity"));
+  EXPECT_EQ(spread["spec"]["topologySpreadConstraints"][0]["topologyKey"], "kubernetes.io/hostname");
+  EXPECT_EQ(spread["spec"]["topologySpreadConstraints"][0]["whenUnsatisfiable"], "ScheduleAnyway");
+}
+
+// Given: a model of 16.1 GB, from the Hub and from a volume, on two GPUs and on a class that counts pieces of processors.
+// Expected: on GPUs memory for two processes and for loading, on processors all that the plan lets the worker use; disk for a
+// download only. Unknown models, and small ones, request 1 GiB of each. The hash is the same.
+TEST(Pod, RequestsFollowTheModel) {
+  const auto requests = [](const Launch& of) {
+    const json worker = (*pod_of(of, PodDefaults{"w:1", "fetch:1"}))["spec"]["containers"][0];
+    const json& all = worker["resources"]["requests"];
+    return all["memory"].get<std::string>() + " " + all["ephemeral-storage"].get<std::string>();
+  };
+  const planner::ModelShape shape = planner::model_shape_by_name("llama3-8b").value();
+  api::AcceleratorClass gpu, processors;
+  processors.spec.resource_name = "windlass.dev/cpu";
+  processors.spec.memory_bytes = std::int64_t{3} << 30;
+  Launch volume = spec(), hub = spec(), cpu = spec();
+  hub.model_uri = "hf://meta-llama/Llama-3";
+  request_resources(gpu, shape, volume);
+  request_resources(gpu, shape, hub);
+  request_resources(processors, shape, cpu);
+  EXPECT_EQ(requests(volume), "12Gi 1Gi");
+  EXPECT_EQ(requests(hub), "12Gi 17Gi");
+  EXPECT_EQ(requests(cpu), "6Gi 1Gi");
+  EXPECT_EQ(requests(spec()), "1Gi 1Gi");
+  EXPECT_EQ(volume.hash(), spec().hash());
+}
+
+// Given: trtllm-serve, whose metrics only a file turns on. Expected: the file is an annotation of the pod, mounted where the
+// arguments say. A user's own file replaces it, under either name of the option.
+TEST(Pod, TensorRtLlmReportsItsLoad) {
+  Launch s = spec();
+  s.engine = "TensorRTLLM";
+  s.image = "trt:1";
+  const auto made = pod_of(s, kDefaults);
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  const json& pod = *made;
+  const json& worker = pod["spec"]["containers"][0];
+  const auto args = worker["args"].get<std::vector<std::string>>();
+  const auto option = std::find(args.begin(), args.end(), "--extra_llm_api_options");
+  ASSERT_NE(option, args.end());
+  EXPECT_EQ(*std::next(option), "/etc/windlass/engine/options.yaml");
+  EXPECT_EQ(pod["metadata"]["annotations"]["windlass.dev/engine-options"],
+            "return_perf_metrics: true\nenable_iter_perf_stats: true\n");
+  EXPECT_THAT(pod["spec"]["volumes"], testing::Contains(json::parse(R"({"name": "engine-options", "downwardAPI": {"items": [
+    {"path": "options.yaml", "fieldRef": {"fieldPath": "metadata.annotations['windlass.dev/engine-options']"}}]}})")));
+  EXPECT_THAT(
+      worker["volumeMounts"],
+      testing::Contains(json::parse(R"({"name": "engine-options", "mountPath": "/etc/windlass/engine", "readOnly": true})")));
+  for (const char* name : {"--config=/models/own.yaml", "--extra_llm_api_options=/models/own.yaml"}) {
+    s.extra_args = {name};
+    EXPECT_EQ(pod_of(s, kDefaults)->dump().find("engine-options"), std::string::npos) << name;
+  }
+  EXPECT_EQ(pod_of(spec(), kDefaults)->dump().find("engine-options"), std::string::npos);
+}
+
 // Given: a user's own HF_HOME. Expected: it appears once, with the user's value.
 TEST(Pod, UserVariablesWin) {
   Launch s = spec();
@@ -390,7 +459,7 @@ TEST(PodTemplate, KeepsTheWorkersIdentityAndTakesTheRest) {
   EXPECT_EQ(pod["metadata"]["labels"]["windlass.dev/slot"], "0");
   EXPECT_EQ(pod["metadata"]["annotations"]["note"], "x");
   EXPECT_EQ(pod["metadata"]["annotations"]["windlass.dev/spec-hash"], s.hash());
-  EXPECT_EQ(pod["spec"]["terminationGracePeriodSeconds"], 90);
+  EXPECT_EQ(pod["spec"]["terminationGracePeriodSeconds"], 105);
   EXPECT_EQ(pod["spec"]["restartPolicy"], "Always");
   EXPECT_EQ(pod["spec"]["schedulerName"], "mine");
   EXPECT_EQ(pod["spec"]["imagePullSecrets"][0]["name"], "registry");
