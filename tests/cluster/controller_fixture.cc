@@ -54,8 +54,9 @@ void install(ControlPlane& plane) {
 
   const CommandResult space = plane.kubectl({"create", "namespace", kSystemNamespace});
   ASSERT_TRUE(space.ok()) << space.describe();
-  const CommandResult chart = plane.helm({"template", "windlass", source_path("/charts/windlass"), "--namespace",
-                                          kSystemNamespace, "--set", "image.registry=registry.example,security.create=always"});
+  const CommandResult chart =
+      plane.helm({"template", "--kube-version=1.34", "windlass", source_path("/charts/windlass"), "--namespace",
+                  kSystemNamespace, "--set", "image.registry=registry.example,security.create=always"});
   ASSERT_TRUE(chart.ok()) << chart.describe();
   std::string wanted;
   for (const std::string& document : yaml_documents(chart.out)) {
@@ -148,9 +149,9 @@ void ControllerTest::TearDown() {
 
 void ControllerTest::narrow_rights() {
   const CommandResult rights =
-      plane().helm({"template", "narrow", source_path("/charts/windlass"), "--namespace", kSystemNamespace, "--show-only",
-                    "templates/controller-rbac.yaml", "--set",
-                    "image.registry=registry.example,controller.watchNamespaces={" + name_space() + "}"});
+      plane().helm({"template", "--kube-version=1.34", "narrow", source_path("/charts/windlass"), "--namespace",
+                    kSystemNamespace, "--show-only", "templates/controller-rbac.yaml", "--set",
+                    "image.registry=registry.example,security.create=never,controller.watchNamespaces={" + name_space() + "}"});
   ASSERT_TRUE(rights.ok()) << rights.describe();
   const CommandResult applied = plane().kubectl({"apply", "--server-side", "-f", "-"}, rights.out);
   ASSERT_TRUE(applied.ok()) << applied.describe();

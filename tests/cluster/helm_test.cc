@@ -81,8 +81,8 @@ class HelmTest : public ClusterTest {
 // Given both charts; expects helm's strict lint to pass, also with every option enabled.
 TEST_F(HelmTest, LintsStrictly) {
   ok(plane().helm({"lint", "--strict", kCrdChart}));
-  ok(plane().helm({"lint", "--strict", kChart}));
-  ok(plane().helm({"lint", "--strict", kChart, "--set",
+  ok(plane().helm({"lint", "--strict", "--kube-version=1.34", kChart}));
+  ok(plane().helm({"lint", "--strict", "--kube-version=1.34", kChart, "--set",
                    "networkPolicy.enabled=true,networkPolicy.workerNamespaces={team-a,team-b},monitoring.openMetrics=false,"
                    "monitoring.serviceMonitor.enabled=true,monitoring.prometheusRule.enabled=true,security.tls.enabled=false,"
                    "controller.watchNamespaces={team-a,team-b},"
@@ -267,7 +267,7 @@ TEST_F(HelmTest, KubectlShowsColumnsAndScales) {
   ASSERT_EQ(words.size(), 18U) << shown.describe();
   EXPECT_EQ(
       std::vector<std::string>(words.begin(), words.begin() + 9),
-      (std::vector<std::string>{"NAME", "WORKERS", "READY", "GPUS", "TTFT-P95", "TPOT-P95", "ATTAINMENT", "COST/H", "AGE"}));
+      (std::vector<std::string>{"NAME", "WORKERS", "READY", "GPUS", "TTFT", "TPOT", "ATTAINMENT", "COST/H", "AGE"}));
   EXPECT_EQ(std::vector<std::string>(words.begin() + 9, words.begin() + 17),
             (std::vector<std::string>{"chat", "4", "3", "8", "312ms", "21ms", "0.991", "24"}));
   for (const char* name : {"modelservices", "modelservice", "windlass", "perf", "ac"}) {

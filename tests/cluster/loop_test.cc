@@ -96,7 +96,7 @@ TEST_F(ScalingLoopTest, ServesScalesAndIsDeleted) {
   std::string columns;
   std::istringstream head(shown.out.substr(0, shown.out.find('\n')));
   for (std::string column; head >> column;) columns += column + " ";
-  EXPECT_EQ(columns, "NAME WORKERS READY GPUS TTFT-P95 TPOT-P95 ATTAINMENT COST/H AGE ") << shown.out;
+  EXPECT_EQ(columns, "NAME WORKERS READY GPUS TTFT TPOT ATTAINMENT COST/H AGE ") << shown.out;
   // The first worker answers alone while it has free slots: a second one is needed only by requests that come at once.
   LoadOptions at_once = load;
   at_once.threads = at_once.max_requests = 32;

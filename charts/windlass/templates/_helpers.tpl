@@ -90,12 +90,27 @@ priorityClassName: {{ . }}
 {{- end }}
 {{- $selector := include "windlass.selector" . }}
 topologySpreadConstraints:
+{{- with .values.topologySpreadConstraints }}
+{{- toYaml . | nindent 0 }}
+{{- else }}
 {{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
 - maxSkew: 1
   topologyKey: {{ . }}
   whenUnsatisfiable: ScheduleAnyway
   labelSelector:
     matchLabels: {{- $selector | nindent 6 }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* Labels of a pod: ours, and those of the values under other names. */ -}}
+{{- define "windlass.podLabels" -}}
+{{ include "windlass.labels" . }}
+{{- $ours := include "windlass.labels" . | fromYaml }}
+{{- range $name, $value := .values.podLabels }}
+{{- if not (hasKey $ours $name) }}
+{{ $name }}: {{ $value | quote }}
+{{- end }}
 {{- end }}
 {{- end }}
 
@@ -114,7 +129,8 @@ prometheus.io/path: /metrics
 
 {{- /* A disruption budget: with several pods, one at a time may be evicted. dict "root" . "component" "gateway" "values" .Values.gateway */ -}}
 {{- define "windlass.disruptionBudget" -}}
-{{- if gt (int .values.replicas) 1 }}
+{{- $scaling := .values.autoscaling | default dict }}
+{{- if gt (int (ternary $scaling.minReplicas .values.replicas ($scaling.enabled | default false))) 1 }}
 ---
 apiVersion: policy/v1
 kind: PodDisruptionBudget

@@ -125,8 +125,8 @@ Result<void> KwokCluster::install() {
       succeeded(plane_->kubectl({"wait", "--for=condition=Established", "--timeout=240s", "crd", "--all"})));
   WINDLASS_RETURN_IF_ERROR(succeeded(plane_->kubectl({"create", "namespace", kSystemNamespace})));
   const CommandResult chart =
-      plane_->helm({"template", "windlass", source_path("/charts/windlass"), "--namespace", kSystemNamespace, "--set",
-                    "image.registry=registry.example,security.create=always"});
+      plane_->helm({"template", "--kube-version=1.34", "windlass", source_path("/charts/windlass"), "--namespace",
+                    kSystemNamespace, "--set", "image.registry=registry.example,security.create=always"});
   WINDLASS_RETURN_IF_ERROR(succeeded(chart));
   std::string wanted, document;
   std::stringstream lines(chart.out + "\n---\n");

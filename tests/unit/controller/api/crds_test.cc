@@ -150,7 +150,7 @@ TEST(Charts, RenderToTheGoldenFile) {
   const std::string program = helm();
   if (program.empty()) GTEST_SKIP() << "there is no helm: tests/cluster/tools/build makes one";
   const std::string rendered =
-      run(program + " template windlass " + source_path() +
+      run(program + " template --kube-version 1.34 windlass " + source_path() +
           "/charts/windlass --namespace windlass-system --set image.registry=registry.example"
           ",monitoring.dashboards.enabled=false,security.tls.existingSecret=my-tls,security.token.existingSecret=my-token");
   ASSERT_FALSE(rendered.empty());
@@ -177,7 +177,7 @@ TEST(Charts, PermissionsEndAtTheWatchedNamespaces) {
   const std::string program = helm();
   if (program.empty()) GTEST_SKIP() << "there is no helm: tests/cluster/tools/build makes one";
   const auto documents =
-      parse_yaml(run(program + " template windlass " + source_path("/charts/windlass") +
+      parse_yaml(run(program + " template --kube-version 1.34 windlass " + source_path("/charts/windlass") +
                      " --namespace windlass-system --set 'controller.watchNamespaces={team-a,team-b,team-a}'" + kRenders),
                  "chart");
   ASSERT_TRUE(documents.ok()) << documents.error().message;
@@ -207,9 +207,11 @@ TEST(Charts, PassHelmsLint) {
   const std::string program = helm();
   if (program.empty()) GTEST_SKIP() << "there is no helm: tests/cluster/tools/build makes one";
   for (const char* chart : {"windlass", "windlass-crds"}) {
-    EXPECT_NE(run(program + " lint --strict " + source_path("/charts/") + chart).find("0 chart(s) failed"), std::string::npos);
+    EXPECT_NE(run(program + " lint --strict --kube-version 1.34 " + source_path("/charts/") + chart).find("0 chart(s) failed"),
+              std::string::npos);
   }
-  const std::string bad = run("(" + program + " template x " + source_path("/charts/windlass --set gateway.replica=3 2>&1)"));
+  const std::string bad =
+      run("(" + program + " template --kube-version 1.34 x " + source_path("/charts/windlass --set gateway.replica=3 2>&1)"));
   EXPECT_NE(bad.find("'replica' not allowed"), std::string::npos) << bad;
 }
 
@@ -219,7 +221,8 @@ TEST(Charts, MovingTagsAreRefused) {
   const std::string program = helm();
   if (program.empty()) GTEST_SKIP() << "there is no helm: tests/cluster/tools/build makes one";
   const auto rendered = [&](const std::string& values) {
-    return run("(" + program + " template x " + source_path("/charts/windlass") + kRenders + " --set " + values + " 2>&1)");
+    return run("(" + program + " template --kube-version 1.34 x " + source_path("/charts/windlass") + kRenders + " --set " +
+               values + " 2>&1)");
   };
   const std::string digest = "sha256:" + std::string(64, 'a');
   const std::string tag = "must be a tag that is never moved, or ";
@@ -254,8 +257,8 @@ TEST(Charts, ARegistryIsNeeded) {
   const std::string program = helm();
   if (program.empty()) GTEST_SKIP() << "there is no helm: tests/cluster/tools/build makes one";
   const auto rendered = [&](const std::string& values) {
-    return run("(" + program + " template x " + source_path("/charts/windlass") + " --set security.create=always" + values +
-               " 2>&1)");
+    return run("(" + program + " template --kube-version 1.34 x " + source_path("/charts/windlass") +
+               " --set security.create=always" + values + " 2>&1)");
   };
   for (const char* values : {"", ",controller.image.repository=team/windlass,controller.workerImage=w:1"}) {
     const std::string text = rendered(values);
@@ -281,8 +284,8 @@ TEST(Charts, ClassesAreSelectedByTheProvidersLabels) {
   if (program.empty()) GTEST_SKIP() << "there is no helm: tests/cluster/tools/build makes one";
   const auto selectors = [&](const std::string& values) {
     std::map<std::string, json> out;
-    const auto documents = parse_yaml(run(program + " template x " + source_path("/charts/windlass") + kRenders + values +
-                                          " --show-only templates/acceleratorclasses.yaml"),
+    const auto documents = parse_yaml(run(program + " template --kube-version 1.34 x " + source_path("/charts/windlass") +
+                                          kRenders + values + " --show-only templates/acceleratorclasses.yaml"),
                                       "chart");
     EXPECT_TRUE(documents.ok());
     for (const YamlDocument& document : *documents) {
@@ -325,7 +328,8 @@ TEST(Charts, WorkersGetPullSecretsAndUsers) {
   const std::string program = helm();
   if (program.empty()) GTEST_SKIP() << "there is no helm: tests/cluster/tools/build makes one";
   const auto rendered = [&](const std::string& values) {
-    return run("(" + program + " template x " + source_path("/charts/windlass") + kRenders + values + " 2>&1)");
+    return run("(" + program + " template --kube-version 1.34 x " + source_path("/charts/windlass") + kRenders + values +
+               " 2>&1)");
   };
   const std::string both = rendered(" --set imagePullSecrets[0].name=a,imagePullSecrets[1].name=b");
   EXPECT_NE(both.find("--worker-pull-secrets=a,b\n"), std::string::npos);
@@ -338,12 +342,75 @@ TEST(Charts, WorkersGetPullSecretsAndUsers) {
   EXPECT_NE(rendered(" --set worker.runAsUser=0").find("at '/worker/runAsUser'"), std::string::npos);
 }
 
+// Given what platforms ask of a chart: labels, variables, accounts' annotations, spreading, an autoscaler and a route for the
+// gateway; expects each where it belongs, and our own labels to stay. Given none; expects neither an autoscaler nor a route.
+// Given mistakes; expects them to be refused.
+TEST(Charts, HaveWhatPlatformsAskFor) {
+  const std::string program = helm();
+  if (program.empty()) GTEST_SKIP() << "there is no helm: tests/cluster/tools/build makes one";
+  const auto rendered = [&](const std::string& values) {
+    return run("(" + program + " template --kube-version 1.34 x " + source_path("/charts/windlass") + kRenders + values +
+               " 2>&1)");
+  };
+  const auto objects = [&](const std::string& values) {
+    std::map<std::string, json> out;  // KIND/NAME
+    const auto documents = parse_yaml(rendered(values), "chart");
+    EXPECT_TRUE(documents.ok());
+    for (const YamlDocument& document : *documents) {
+      json object = json::parse(document.json);
+      const std::string key = object["kind"].get<std::string>() + "/" + object["metadata"]["name"].get<std::string>();
+      out[key] = std::move(object);
+    }
+    return out;
+  };
+  std::string values;
+  for (const std::string part : {"controller", "gateway"}) {
+    values += " --set '" + part + ".podLabels.team=a," + part + ".podLabels.app\\.kubernetes\\.io/name=other," + part +
+              ".extraEnv[0].name=A," + part + ".extraEnv[0].value=b," + part + ".serviceAccountAnnotations.role=c," + part +
+              ".topologySpreadConstraints[0].topologyKey=rack'";
+  }
+  const auto all = objects(values +
+                           " --set gateway.replicas=1,gateway.autoscaling.enabled=true,gateway.autoscaling.maxReplicas=4"
+                           ",gateway.httpRoute.enabled=true,gateway.httpRoute.parentRefs[0].name=public"
+                           ",gateway.httpRoute.hostnames[0]=llm.example");
+  for (const std::string name : {"x-windlass-controller", "x-windlass-gateway"}) {
+    const json& pod = all.at("Deployment/" + name)["spec"]["template"];
+    EXPECT_EQ(pod["metadata"]["labels"]["team"], "a") << name;
+    EXPECT_EQ(pod["metadata"]["labels"]["app.kubernetes.io/name"], "windlass") << name;
+    EXPECT_EQ(pod["spec"]["containers"][0]["env"].back(), (json{{"name", "A"}, {"value", "b"}})) << name;
+    EXPECT_EQ(pod["spec"]["topologySpreadConstraints"], json::array({json{{"topologyKey", "rack"}}})) << name;
+    EXPECT_EQ(all.at("ServiceAccount/" + name)["metadata"]["annotations"]["role"], "c") << name;
+  }
+  EXPECT_FALSE(all.at("Deployment/x-windlass-gateway")["spec"].contains("replicas"));
+  EXPECT_EQ(all.at("HorizontalPodAutoscaler/x-windlass-gateway")["spec"]["maxReplicas"], 4);
+  EXPECT_TRUE(all.contains("PodDisruptionBudget/x-windlass-gateway")) << "the autoscaler keeps two";
+  const json& route = all.at("HTTPRoute/x-windlass-gateway")["spec"];
+  EXPECT_EQ(route["rules"][0]["backendRefs"][0], (json{{"name", "x-windlass-gateway"}, {"port", 80}}));
+  EXPECT_EQ(route["rules"][0]["timeouts"]["request"], "0s");
+  EXPECT_EQ(route["hostnames"], json::array({"llm.example"}));
+
+  const auto none = objects("");
+  for (const char* kind : {"HorizontalPodAutoscaler/x-windlass-gateway", "HTTPRoute/x-windlass-gateway"}) {
+    EXPECT_FALSE(none.contains(kind)) << kind;
+  }
+  EXPECT_EQ(none.at("Deployment/x-windlass-gateway")["spec"]["template"]["spec"]["topologySpreadConstraints"].size(), 2U);
+  EXPECT_NE(rendered(" --set gateway.httpRoute.enabled=true").find("gateway.httpRoute.parentRefs: must name the Gateway"),
+            std::string::npos);
+  EXPECT_NE(rendered(" --set gateway.autoscaling.enabled=true,gateway.autoscaling.maxReplicas=1")
+                .find("gateway.autoscaling.maxReplicas: must be at least minReplicas, which is 2 (got 1)"),
+            std::string::npos);
+  const std::string old =
+      run("(" + program + " template --kube-version 1.29 x " + source_path("/charts/windlass") + kRenders + " 2>&1)");
+  EXPECT_NE(old.find("requires kubeVersion: >=1.30.0-0"), std::string::npos) << old;
+}
+
 // Given the real helm; expects the CRD chart to add every kind to the cluster's roles: `view` may only read, `edit` may also
 // write what belongs to a namespace, and neither may write a status or an AcceleratorClass.
 TEST(Charts, RolesAreAggregated) {
   const std::string program = helm();
   if (program.empty()) GTEST_SKIP() << "there is no helm: tests/cluster/tools/build makes one";
-  const auto documents = parse_yaml(run(program + " template x " + source_path("/charts/windlass-crds")), "chart");
+  const auto documents =
+      parse_yaml(run(program + " template --kube-version 1.34 x " + source_path("/charts/windlass-crds")), "chart");
   ASSERT_TRUE(documents.ok()) << documents.error().message;
   std::map<std::string, std::set<std::string>> may;  // role of the cluster -> "verb resource"
   std::set<std::string> kinds;
@@ -382,8 +449,8 @@ TEST(Charts, RenderingsWithoutAClusterAreEqual) {
   const std::string program = helm();
   if (program.empty()) GTEST_SKIP() << "there is no helm: tests/cluster/tools/build makes one";
   const auto rendered = [&](const std::string& more) {
-    return run("(" + program + " template x " + source_path("/charts/windlass --set image.registry=registry.example ") + more +
-               " 2>&1)");
+    return run("(" + program + " template --kube-version 1.34 x " +
+               source_path("/charts/windlass --set image.registry=registry.example ") + more + " 2>&1)");
   };
   for (const char* values : {"", "--set security.token.existingSecret=mine", "--set security.tls.existingSecret=mine"}) {
     EXPECT_NE(rendered(values).find("security.create: must be never where Helm sees no cluster"), std::string::npos) << values;
@@ -407,7 +474,8 @@ TEST(Charts, RenderingsWithoutAClusterAreEqual) {
 TEST(Charts, RenderTheCrdsToBeKept) {
   const std::string program = helm();
   if (program.empty()) GTEST_SKIP() << "there is no helm: tests/cluster/tools/build makes one";
-  const auto documents = parse_yaml(run(program + " template x " + source_path("/charts/windlass-crds")), "chart");
+  const auto documents =
+      parse_yaml(run(program + " template --kube-version 1.34 x " + source_path("/charts/windlass-crds")), "chart");
   ASSERT_TRUE(documents.ok()) << documents.error().message;
   std::vector<json> definitions;
   for (const YamlDocument& document : *documents) {
