@@ -52,9 +52,10 @@ Result<ModelMount> mount_model(const Launch& spec, const PodDefaults& defaults) 
       return ModelMount{{rest->substr(0, at), at == std::string::npos ? "" : rest->substr(at + 1), true}, nullptr, nullptr};
     }
     if (defaults.fetch_image.empty()) {
-      return Error{
-          ErrorCode::kFailedPrecondition,
-          fmt::format("spec.model.uri: must be pvc:// if the controller has no --fetch-image (got '{}')", spec.model_uri)};
+      return Error{ErrorCode::kFailedPrecondition,
+                   fmt::format("spec.model.uri: must be pvc:// if the controller has no --fetch-image (got '{}'); the chart's "
+                               "controller.fetchImage sets it",
+                               spec.model_uri)};
     }
     json command = {"hf", "download", rest->substr(0, at), "--local-dir", kModelMount};
     if (at != std::string::npos) {

@@ -241,9 +241,9 @@ TEST(Pod, ProbesGenerateNoTokens) {
   EXPECT_EQ(probes("VLLM", "vllm:v0.18.0"), "/health /health /health");
   EXPECT_EQ(probes("TensorRTLLM", "trt:1"), "/health /health /health");
   EXPECT_EQ(probes("LlamaCpp", "server:1"), "/health /health /health");
-  EXPECT_EQ(probes("SGLang", "sglang:v0.5.6-cu126"), "/health /v1/models /v1/models");
+  EXPECT_EQ(probes("SGLang", "sglang:v0.5.9-cu126"), "/health /v1/models /v1/models");
   EXPECT_EQ(probes("SGLang", "sglang:v0.6"), "/health /v1/models /v1/models");
-  for (const char* unknown : {"sglang:v0.5.5", "sglang:v0.4.10", "sglang:stable"})
+  for (const char* unknown : {"sglang:v0.5.8", "sglang:v0.4.10", "sglang:stable"})
     EXPECT_EQ(probes("SGLang", unknown), "/v1/models /v1/models /v1/models") << unknown;
 
   Launch s = spec();
