@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "controller/api/quantity.h"
 #include "controller/runtime/engine_args.h"
 #include "controller/runtime/pod_json.h"
 
@@ -144,10 +145,22 @@ std::vector<std::string> merged_args(const json& ours, const json& theirs, const
   return args;
 }
 
+// The API server refuses a request above the user's limit, so ours shrinks to it.
+void keep_requests_within_limits(const json& mine, json& worker) {
+  for (const char* resource : {"cpu", "memory", "ephemeral-storage"}) {
+    const std::string request = text_at(worker, {"resources", "requests", resource});
+    const std::string limit = text_at(worker, {"resources", "limits", resource});
+    if (request.empty() || limit.empty() || request != text_at(mine, {"resources", "requests", resource})) continue;
+    const auto wanted = api::parse_quantity(request), most = api::parse_quantity(limit);
+    if (wanted.ok() && most.ok() && *wanted > *most) worker["resources"]["requests"][resource] = limit;
+  }
+}
+
 // Restores fields of the worker's container: arguments, accelerators, our port and the pod's IP.
 void restore_worker(const json& mine, json& worker, const Launch& spec) {
   worker["args"] = merged_args(mine["args"], list_at(worker, {"args"}), spec);
   for (const char* kind : {"requests", "limits"}) worker["resources"][kind][spec.resource_name] = std::to_string(spec.gpus);
+  keep_requests_within_limits(mine, worker);
   for (const json& port : mine["ports"]) {
     for (json& one : worker["ports"]) {
       if (one["containerPort"] == port["containerPort"]) one = port;

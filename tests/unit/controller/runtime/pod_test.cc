@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -386,6 +387,22 @@ TEST(Pod, RequestsFollowTheModel) {
   EXPECT_EQ(requests(cpu), "6Gi 1Gi");
   EXPECT_EQ(requests(spec()), "1Gi 1Gi");
   EXPECT_EQ(volume.hash(), spec().hash());
+}
+
+// Given: a template with limits below and above what the model's size asks for, and with a request of its own. Expected: no
+// request above its limit, which the API server would refuse, and the user's request as it is.
+TEST(PodTemplate, RequestsStayWithinTheUsersLimits) {
+  Launch s = spec();
+  s.memory_bytes = 12.0 * (1 << 30);
+  const auto requests = [&](const char* resources) {
+    s.pod_template_json = fmt::format(R"({{"spec": {{"containers": [{{"name": "worker", "resources": {}}}]}}}})", resources);
+    const json pod = *pod_of(s, kDefaults);
+    const json& all = pod["spec"]["containers"][0]["resources"]["requests"];
+    return all["cpu"].get<std::string>() + " " + all["memory"].get<std::string>();
+  };
+  EXPECT_EQ(requests(R"({"limits": {"memory": "4G", "cpu": "0.2"}})"), "0.2 4G");
+  EXPECT_EQ(requests(R"({"limits": {"memory": "60Gi", "cpu": "2"}})"), "500m 12Gi");
+  EXPECT_EQ(requests(R"({"limits": {"memory": "60Gi"}, "requests": {"memory": "40Gi"}})"), "500m 40Gi");
 }
 
 // Given: trtllm-serve, whose metrics only a file turns on. Expected: the file is an annotation of the pod, mounted where the
