@@ -66,6 +66,7 @@ Worker as_one(const std::string& name, const std::vector<Worker>& servers, doubl
   chain.says_ready = complete && all([](const Worker& one) { return one.ready || one.says_ready; });
   chain.failed = any([](const Worker& one) { return one.failed; });
   chain.unschedulable = any([](const Worker& one) { return one.unschedulable; });
+  chain.gated = any([](const Worker& one) { return one.gated; });
   chain.terminating = any([](const Worker& one) { return one.terminating; });
   chain.finished = all([](const Worker& one) { return one.finished; });
   chain.node_gone = all([](const Worker& one) { return one.node_gone; });

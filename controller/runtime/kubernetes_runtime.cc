@@ -202,7 +202,8 @@ void KubernetesRuntime::put_together() const {
 std::map<std::string, int> KubernetesRuntime::held_by_workers(const std::string& accelerator) const {
   std::map<std::string, int> held;
   for (const Worker& worker : workers_) {
-    if (worker.accelerator == accelerator && !worker.node.empty() && !worker.finished) held[worker.node] += worker.gpus;
+    if (worker.accelerator == accelerator && !worker.node.empty() && !worker.finished)
+      held[worker.node] += worker.gpus / worker.stages;
   }
   return held;
 }

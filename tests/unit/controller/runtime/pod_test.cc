@@ -383,6 +383,11 @@ TEST(Pod, RequestsFollowTheModel) {
   request_resources(gpu, shape, hub);
   request_resources(processors, shape, cpu);
   EXPECT_EQ(requests(volume), "12Gi 1Gi");
+  Launch server = spec();  // one of two, with half of the layers and one GPU
+  server.stages = 2;
+  server.layers = 32;
+  request_resources(gpu, shape, server);
+  EXPECT_EQ(requests(server), "10Gi 1Gi");
   EXPECT_EQ(requests(hub), "12Gi 17Gi");
   EXPECT_EQ(requests(cpu), "6Gi 1Gi");
   EXPECT_EQ(requests(spec()), "1Gi 1Gi");
