@@ -140,6 +140,11 @@ void forget_the_gone(ApplyStep& step) {
 Applied apply(const ApplyContext& context, ControllerState& state) {
   ApplyStep step{context, state};
   look_for_lost_nodes(step);
+  if (step.may_write()) {
+    if (const auto settled = context.runtime.settle(context.now); !settled.ok()) {
+      step.applied.errors.push_back(settled.error().within("ending the rest of chains").message);
+    }
+  }
   const std::vector<DisruptionBudget> budgets = act_on_services(step);
   if (const auto set = context.runtime.set_disruption_budgets(budgets); !set.ok()) {
     step.applied.errors.push_back(set.error().within("setting disruption budgets").message);

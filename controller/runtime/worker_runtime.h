@@ -114,9 +114,10 @@ struct Worker {
   int slot = 0;
   std::string role;
   std::string accelerator;
-  int gpus = 0;    // as in Launch
-  int stages = 1;  // as in Launch
-  int stage = 0;   // as in Launch
+  int gpus = 0;           // as in Launch
+  int stages = 1;         // as in Launch
+  int stage = 0;          // as in Launch
+  int ready_servers = 0;  // of a chain, those that are ready and not ending
   int max_concurrency = 1;
   std::string spec_hash;
 
@@ -169,7 +170,7 @@ struct ClassSelector {
   std::vector<api::Toleration> tolerations = {};
 };
 
-// The number of a service's ready workers that voluntary disruptions, such as emptying a node, must leave.
+// The number of a service's ready pods that voluntary disruptions, such as emptying a node, must leave.
 struct DisruptionBudget {
   std::string name_space;
   std::string service;
@@ -213,6 +214,9 @@ class WorkerRuntime {
 
   // Sets the disruption budgets of these services and leaves others alone. Writes only differences.
   [[nodiscard]] virtual Result<void> set_disruption_budgets(const std::vector<DisruptionBudget>& budgets) = 0;
+
+  // Ends what is left of workers of which a part has ended. Called by a leader only; step() changes nothing in the cluster.
+  [[nodiscard]] virtual Result<void> settle(Instant /*now*/) { return {}; }
 
   // Marks the worker as draining, in a place where the next leader finds the mark. The worker keeps running.
   [[nodiscard]] virtual Result<void> begin_drain(const Worker& worker, Instant now) = 0;

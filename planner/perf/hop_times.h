@@ -5,7 +5,7 @@
 
 namespace windlass::planner {
 
-// A message from one server to the next with the activations of `tokens` tokens, and the answer's way back. The answer is
+// A message from one server to the next with the activations of `tokens` tokens, in FP32 as workers send them, and the answer's way back. The answer is
 // small, so only its latency counts.
 struct HopTimes {
   double latency_s = 0;

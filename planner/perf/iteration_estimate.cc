@@ -292,7 +292,7 @@ const WorkerEstimate* find_estimate(std::span<const WorkerEstimate> estimates, c
                                     const GpuSplit& split) {
   const WorkerEstimate* nearest = nullptr;
   const auto distance = [&](const WorkerEstimate& one) {
-    const std::int64_t off = std::int64_t{one.gpus_per_worker} - split.gpus();
+    const std::int64_t off = std::int64_t{one.split().tensor_parallel} - split.tensor_parallel;
     return std::tuple(one.stages != split.stages, off > 0, std::abs(off));
   };
   for (const WorkerEstimate& one : estimates) {

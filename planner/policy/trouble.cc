@@ -1,7 +1,9 @@
 // See trouble.h.
 #include "planner/policy/trouble.h"
 
+#include <algorithm>
 #include <map>
+#include <string>
 
 #include <fmt/format.h>
 
@@ -52,6 +54,11 @@ bool is_fresh(const Worker& worker, double now_s) {
 }
 
 bool holds_gpus(const Worker& worker) {
+  // Of a chain, the servers that have a node hold its GPUs although another one is waiting or gone.
+  const bool part_placed = !worker.later_nodes.empty() &&
+                           (!worker.node.empty() || std::any_of(worker.later_nodes.begin(), worker.later_nodes.end(),
+                                                                [](const std::string& node) { return !node.empty(); }));
+  if (part_placed) return worker.state != WorkerState::kDraining && worker.trouble != WorkerTrouble::kNodeLost;
   switch (worker.state) {
     case WorkerState::kStarting:
     case WorkerState::kReady: break;

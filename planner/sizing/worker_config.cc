@@ -212,10 +212,18 @@ void take(WorkerConfig config, WorkerSearch& search) {
   search.feasible.push_back(std::move(config));
 }
 
+int most_tensor_parallel(const WorkerSearchInput& input) {
+  return std::min({input.max_gpus, input.accelerator.gpus_per_node, input.max_tensor_parallel.value_or(input.max_gpus)});
+}
+
+int most_stages(const WorkerSearchInput& input, int tensor_parallel) {
+  return std::min({kMaxStages, input.shape.layers, input.max_gpus / tensor_parallel});
+}
+
 // Chains of servers with this many GPUs. If none is feasible, the refusal of the longest says why.
 void search_chains(const WorkerSearchInput& input, int tensor_parallel, const LinearCoefficients& server,
                    WorkerSearch& search) {
-  const int most = std::min({kMaxStages, input.shape.layers, input.max_gpus / tensor_parallel});
+  const int most = most_stages(input, tensor_parallel);
   std::optional<Rejected> rejected;
   double best = 0;
   for (int stages = 2; stages <= most; ++stages) {
@@ -236,6 +244,10 @@ void search_chains(const WorkerSearchInput& input, int tensor_parallel, const Li
 }  // namespace
 
 std::optional<WorkerConfig> chain_config(const WorkerSearchInput& input, const GpuSplit& split) {
+  const std::vector<int> degrees = tensor_parallel_degrees(input.shape, most_tensor_parallel(input));
+  if (std::find(degrees.begin(), degrees.end(), split.tensor_parallel) == degrees.end() ||
+      split.stages > most_stages(input, split.tensor_parallel))
+    return std::nullopt;
   Tried tried =
       try_split(input, split, linear_coefficients(input.shape, input.accelerator, split.tensor_parallel, input.engine));
   auto* const config = std::get_if<WorkerConfig>(&tried);
@@ -244,9 +256,7 @@ std::optional<WorkerConfig> chain_config(const WorkerSearchInput& input, const G
 
 WorkerSearch search_worker_config(const WorkerSearchInput& input) {
   WorkerSearch search;
-  const int most =
-      std::min({input.max_gpus, input.accelerator.gpus_per_node, input.max_tensor_parallel.value_or(input.max_gpus)});
-  for (const int gpus : tensor_parallel_degrees(input.shape, most)) {
+  for (const int gpus : tensor_parallel_degrees(input.shape, most_tensor_parallel(input))) {
     if (auto why = rejected_class(input, gpus)) {
       search.rejected.push_back(*std::move(why));
       continue;

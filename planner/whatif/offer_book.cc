@@ -71,7 +71,7 @@ bool estimates_moved(const OfferQuestion& before, const OfferQuestion& now) {
     const planner::AcceleratorState* then = planner::find_accelerator(before.classes, state.spec.name);
     if (then == nullptr) continue;
     for (const planner::WorkerEstimate& estimate : now.service.estimates) {
-      if (estimate.accelerator != state.spec.name) continue;
+      if (estimate.accelerator != state.spec.name || estimate.stages > 1) continue;  // strategies are not asked about chains
       const int gpus = estimate.gpus_per_worker;
       const bool known = std::any_of(before.service.estimates.begin(), before.service.estimates.end(), [&](const auto& one) {
         return one.accelerator == estimate.accelerator && one.gpus_per_worker == gpus;

@@ -1,6 +1,9 @@
 // How a real API server and its controllers respond to what Windlass does: a rejected pod template, an exhausted quota,
-// disruption budgets and the eviction API, a rollout under load, rights limited to a namespace, and the Pod Security Standard
-// restricted.
+// disruption budgets and the eviction API, chains of several pods, a rollout under load, rights limited to a namespace, and the
+// Pod Security Standard restricted.
+#include <algorithm>
+#include <set>
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -160,6 +163,62 @@ TEST_F(ActingTest, EvictionsKeepTheBudget) {
   EXPECT_TRUE(eventually(kPatience, [&] { return ready_workers() == 2; })) << describe_state();
   ASSERT_TRUE(plane().kubectl({"delete", "ms", "chat", "-n", name_space(), "--wait=false"}).ok());
   EXPECT_TRUE(eventually(kPatience, [&] { return plane().get(path).status == 404; }));
+}
+
+// Given a service on chains of two servers, under load; expects two pods for each chain, chains that come and go as a whole,
+// and one whose second server is evicted to be replaced by another. No request is lost.
+TEST_F(ActingTest, AChainIsOneWorkerOfSeveralPods) {
+  json linked = accelerator_class("chain-cpu", "20M");
+  linked["spec"]["nodeSelector"] = {{"windlass.dev/accelerator", "test-cpu"}};
+  linked["spec"]["interNodeLink"] = {{"bandwidthBytesPerSecond", "1G"}, {"latencyMicroseconds", 100}};
+  apply_object(linked);
+  const Controller controller = start_controller("controller-a");
+  const std::string gateway = start_gateway({&controller});
+  json object = model_service();
+  object["spec"]["accelerators"] = json::array({{{"class", "chain-cpu"}}});
+  object["spec"]["scaling"]["strategy"] = "Chained";
+  object["spec"]["scaling"]["maxWorkers"] = 1;
+  apply_object(object);
+  const auto chains = [&](std::size_t count) {
+    return ready_workers() == 2 * count && workers().size() == 2 * count &&
+           service().value("status", json::object()).value("workers", json::object()).value("ready", 0) ==
+               static_cast<int>(count);
+  };
+  ASSERT_TRUE(eventually(kPatience, [&] { return chains(1); })) << describe_state();
+  std::set<std::string> blocks;
+  for (const json& pod : workers()) {
+    for (const json& word : pod["spec"]["containers"][0]["args"]) {
+      if (word.get<std::string>().rfind("--blocks=", 0) == 0) blocks.insert(word);
+    }
+  }
+  EXPECT_EQ(blocks, (std::set<std::string>{"--blocks=0:1", "--blocks=1:2"}));
+
+  Load load(light_load(gateway));
+  patch_spec({{"scaling", {{"minWorkers", 2}, {"maxWorkers", 2}}}});
+  ASSERT_TRUE(eventually(kPatience, [&] { return chains(2); })) << describe_state();
+  const auto before = worker_uids();
+  const auto second = std::find_if(before.begin(), before.end(), [](const auto& one) { return one.first.ends_with("-s1"); });
+  ASSERT_NE(second, before.end());
+  const std::string first = second->first.substr(0, second->first.size() - 3);
+  ASSERT_TRUE(before.contains(first));
+  const HttpAnswer evicted =
+      plane().send("POST", fmt::format("/api/v1/namespaces/{}/pods/{}/eviction", name_space(), second->first),
+                   {{"apiVersion", "policy/v1"},
+                    {"kind", "Eviction"},
+                    {"metadata", {{"name", second->first}, {"namespace", name_space()}}}});
+  ASSERT_EQ(evicted.status, 201) << evicted.describe();
+  const auto is_new = [&](const std::string& name) {
+    const auto now = worker_uids();
+    return !now.contains(name) || now.at(name) != before.at(name);
+  };
+  EXPECT_TRUE(eventually(kPatience, [&] { return is_new(first) && is_new(second->first) && chains(2); })) << describe_state();
+  patch_spec({{"scaling", {{"minWorkers", 1}, {"maxWorkers", 1}}}});
+  EXPECT_TRUE(eventually(kPatience, [&] { return chains(1); })) << describe_state();
+  const LoadReport report = load.stop();
+  EXPECT_GT(report.answered, 0) << report.describe();
+  EXPECT_TRUE(report.failures.empty()) << report.describe();
+  ASSERT_TRUE(plane().kubectl({"delete", "ms", "chat", "-n", name_space(), "--wait=false"}).ok());
+  EXPECT_TRUE(eventually(kPatience, [&] { return workers().empty(); })) << describe_state();
 }
 
 // Given the chart's rights for one namespace, and a controller that watches this namespace and a missing one; expects the

@@ -4,7 +4,8 @@
 // At least as many ready workers stay as the plan wants. The exception: with two or more ready workers, one may always be
 // evicted, so that a node can be emptied. A single worker stays until its replacement is ready; the replacement starts as soon
 // as the worker's node is cordoned. Kubernetes counts draining workers as ready too, so the minimum includes them; they end
-// when their drain does. Each server of a chain is a pod, so the minimum is that many times as large.
+// when their drain does. So does it count ready servers of chains that are not complete. Each eviction may break another chain,
+// so as many pods may be evicted as ready workers may go.
 #include <algorithm>
 
 #include "controller/reconcile/apply/step.h"
@@ -12,16 +13,16 @@
 namespace windlass::controller {
 
 DisruptionBudget disruption_budget(const ServiceStep& own) {
-  int ready = 0, leaving = 0, alive = 0, pods = 1;
+  int ready = 0, alive = 0, ready_pods = 0;
   for (const Worker& worker : own.workers) {
     if (worker.finished || worker.terminating) continue;
     ++alive;
-    pods = std::max(pods, worker.stages);
-    if (worker.ready) ++(worker.draining_since_s ? leaving : ready);
+    if (worker.ready && !worker.draining_since_s) ++ready;
+    ready_pods += worker.stages > 1 ? worker.ready_servers : worker.ready ? 1 : 0;
   }
   const int keep = std::min(own.plan.desired_workers(), std::max(1, ready - 1));
   const api::ObjectMeta& metadata = own.service.metadata;
-  return {metadata.name_space, metadata.name, metadata.uid, alive == 0 ? 0 : pods * std::max(1, keep + leaving)};
+  return {metadata.name_space, metadata.name, metadata.uid, alive == 0 ? 0 : std::max(1, ready_pods - ready + keep)};
 }
 
 }  // namespace windlass::controller

@@ -80,6 +80,7 @@ bool create(ApplyStep& step, ServiceStep& own, const planner::Pool& pool, int sl
 // Creates `count` workers in the lowest slots.
 void create_some(ApplyStep& step, ServiceStep& own, const Wanted& wanted, int count) {
   const planner::Pool& pool = wanted.pool;
+  if (wanted.spec.stages > std::max(1, wanted.spec.layers)) return;  // the model's shape cannot be read now
   if (own.memory.backoffs.holds(pool.id(), step.now_s())) {
     step.applied.waiting = true;
     return;

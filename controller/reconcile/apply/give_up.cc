@@ -3,6 +3,7 @@
 //
 // Kubernetes removes the pod of such a worker only when its node comes back or is removed. If most workers seem lost, none is
 // given up, because the control plane has more likely lost its view of the cluster.
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -28,7 +29,10 @@ void look_for_lost_nodes(ApplyStep& step) {
   int placed = 0;
   for (const auto& [uid, workers] : step.context.observation.workers) {
     for (const Worker& worker : workers) {
-      if (worker.node.empty() || worker.finished) continue;
+      const bool placed_somewhere =
+          !worker.node.empty() ||
+          std::any_of(worker.later.begin(), worker.later.end(), [](const ChainServer& server) { return !server.node.empty(); });
+      if (!placed_somewhere || worker.finished) continue;
       ++placed;
       if (worker.trouble != planner::WorkerTrouble::kNodeLost) continue;
       lost.insert(worker.uid);

@@ -141,7 +141,9 @@ TEST(Chained, TimesAndMemoryOfMoreServers) {
     const LinearCoefficients now = linear_coefficients(shape, spec, {1, stages}, EngineType::kWindlass);
     EXPECT_GT(now.kv_capacity_tokens, before.kv_capacity_tokens);
     EXPECT_NEAR(now.c3 - before.c3, stages / 2 * 2 * spec.inter_link_latency_s, 1e-12);
-    EXPECT_NEAR(now.k1 - before.k1, stages / 2 * shape.hidden * 2 / spec.inter_link_bandwidth_bytes_per_s, 1e-15);
+    EXPECT_NEAR(now.k1 - before.k1, stages / 2 * shape.hidden * 4 / spec.inter_link_bandwidth_bytes_per_s, 1e-15);
+    EXPECT_NEAR(now.c1 - before.c1, now.c3 - before.c3, 1e-12);
+    EXPECT_NEAR(now.c2 - before.c2, now.k1 - before.k1, 1e-15);
     before = now;
   }
 }
