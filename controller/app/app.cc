@@ -151,8 +151,8 @@ Result<std::unique_ptr<Parts>> kubernetes_parts(const AppOptions& options, Waker
   PodDefaults pods{options.worker_image, options.fetch_image, options.instance, options.any_pod_template, std::move(token)};
   pods.pull_secrets = options.worker_pull_secrets;
   pods.user = options.worker_user == "none" ? std::nullopt : std::optional<std::int64_t>(std::stoll(options.worker_user));
-  parts->runtime_ = std::make_unique<ChainRuntime>(
-      std::make_unique<KubernetesRuntime>(client, std::move(pods), seed + 3, namespaces));
+  parts->runtime_ =
+      std::make_unique<ChainRuntime>(std::make_unique<KubernetesRuntime>(client, std::move(pods), seed + 3, namespaces));
   return std::unique_ptr<Parts>(std::move(parts));
 }
 

@@ -119,7 +119,7 @@ TEST(StagedModel, AddsUpToTheWholeModel) {
   const auto whole = roofline_instance(problem.shape, problem.cluster->nodes.front(), 2).value();
   planner::Batch mixed = planner::decode_batch(8, 700);
   mixed.add_prefill(500);
-  const double hop_s = 2 * 30e-6, token_s = problem.shape.hidden * 2 / 3.125e9;
+  const double hop_s = 2 * 30e-6, token_s = problem.shape.hidden * 4 / 3.125e9;
   for (const planner::Batch& batch : {planner::prefill_batch(1, 500), planner::decode_batch(4, 600), mixed}) {
     const double tokens = batch.prefill_tokens + batch.decode_sequences;
     EXPECT_NEAR(staged->iteration_s(batch), whole->iteration_s(batch) + hop_s + tokens * token_s, 1e-9);
