@@ -5,8 +5,8 @@
 
 namespace windlass::planner {
 
-// A message from one server to the next with the activations of `tokens` tokens, in FP32 as workers send them, and the answer's way back. The answer is
-// small, so only its latency counts.
+// A message from one server to the next with the activations of `tokens` tokens, in FP32 as workers send them, and the answer's
+// way back. The answer is small, so only its latency counts.
 struct HopTimes {
   double latency_s = 0;
   double s_per_token = 0;

@@ -265,9 +265,8 @@ TEST_F(HelmTest, KubectlShowsColumnsAndScales) {
   std::istringstream text(shown.out);
   for (std::string word; text >> word;) words.push_back(word);
   ASSERT_EQ(words.size(), 18U) << shown.describe();
-  EXPECT_EQ(
-      std::vector<std::string>(words.begin(), words.begin() + 9),
-      (std::vector<std::string>{"NAME", "WORKERS", "READY", "GPUS", "TTFT", "TPOT", "ATTAINMENT", "COST/H", "AGE"}));
+  EXPECT_EQ(std::vector<std::string>(words.begin(), words.begin() + 9),
+            (std::vector<std::string>{"NAME", "WORKERS", "READY", "GPUS", "TTFT", "TPOT", "ATTAINMENT", "COST/H", "AGE"}));
   EXPECT_EQ(std::vector<std::string>(words.begin() + 9, words.begin() + 17),
             (std::vector<std::string>{"chat", "4", "3", "8", "312ms", "21ms", "0.991", "24"}));
   for (const char* name : {"modelservices", "modelservice", "windlass", "perf", "ac"}) {

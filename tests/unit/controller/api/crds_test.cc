@@ -121,7 +121,7 @@ TEST(Examples, Load) {
     ASSERT_TRUE(objects.ok()) << objects.error().message;
     for (const Object& object : *objects) services += std::holds_alternative<ModelService>(object.value) ? 1 : 0;
   }
-  EXPECT_EQ(services, 6);
+  EXPECT_EQ(services, 7);
 }
 
 // A command's standard output; empty if it fails.

@@ -24,8 +24,8 @@ std::vector<int> servers_of(const LocalRun& run, const std::string& blocks) {
   return found;
 }
 
-// Given a whole worker, then a chain of two servers, then two chains of which one server is killed, one chain again, and a whole
-// worker again, all under load; expects every request to be answered, with the same text for the same prompt throughout.
+// Given a whole worker, then a chain of two servers, then two chains of which one server is killed, one chain again, and a
+// whole worker again, all under load; expects every request to be answered, with the same text for the same prompt throughout.
 TEST(Chained, ThereAndBackUnderLoad) {
   LocalRun run(1);
   ASSERT_TRUE(eventually(90, [&] { return run.at_rest(1); })) << run.logs();
