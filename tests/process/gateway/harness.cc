@@ -90,7 +90,7 @@ void FakeServer::accept_loop() {
     Connection& connection = connections_.back();
     threads_.emplace_back([this, &connection] {
       while (const auto request = read_message(connection)) {
-        if (!is_probe(*request)) {
+        if (!is_probe(*request) || handles_probes_) {
           handler_(connection, *request);
         } else if (answers_probes_) {
           ++probes_;

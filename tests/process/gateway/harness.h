@@ -56,6 +56,8 @@ class FakeServer {
   [[nodiscard]] std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
   // From now on probes get no answer, but connections are accepted.
   void ignore_probes() { answers_probes_ = false; }
+  // From now on the handler gets them, too.
+  void handle_probes() { handles_probes_ = true; }
   // Probes that were answered.
   [[nodiscard]] int probes() const { return probes_; }
   // Refuses new connections, breaks the open ones and joins all threads.
@@ -66,6 +68,7 @@ class FakeServer {
 
   Handler handler_;
   std::atomic<bool> answers_probes_ = true;
+  std::atomic<bool> handles_probes_ = false;
   std::atomic<int> probes_ = 0;
   int listen_fd_ = -1;
   int port_ = 0;

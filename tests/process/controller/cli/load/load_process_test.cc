@@ -269,6 +269,7 @@ TEST(Load, ProfilesAMinimalEndpoint) {
     connection.write(chunk(kDoneEvent) + kLastChunk);
     connection.close();  // as the client asks: it checks whether more data follows
   });
+  endpoint.handle_probes();  // a client asks the same
   const auto outcome =
       cli::run({"profile", "--worker", "http://" + endpoint.address(), "--accelerator", "theirs", "--prompts", "4,8,16,32",
                 "--batches", "1", "--repeats", "2", "--max-tokens", "8", "--max-error", "100000%"});
