@@ -159,7 +159,9 @@ void keep_requests_within_limits(const json& mine, json& worker) {
 // Restores fields of the worker's container: arguments, accelerators, our port and the pod's IP.
 void restore_worker(const json& mine, json& worker, const Launch& spec) {
   worker["args"] = merged_args(mine["args"], list_at(worker, {"args"}), spec);
-  for (const char* kind : {"requests", "limits"}) worker["resources"][kind][spec.resource_name] = std::to_string(spec.gpus);
+  for (const char* kind : {"requests", "limits"}) {
+    worker["resources"][kind][spec.resource_name] = std::to_string(spec.gpus_of_server());
+  }
   keep_requests_within_limits(mine, worker);
   for (const json& port : mine["ports"]) {
     for (json& one : worker["ports"]) {
