@@ -15,7 +15,6 @@ ServiceStep service_step(ApplyStep& step, std::size_t i) {
   const std::string& uid = service.metadata.uid;
   ServiceStep own{service, step.context.plan.services.at(i), step.context.observation.workers.at(uid), step.state.services[uid],
                   step.context.observation.snapshot.services.at(i)};
-  if (own.observed.shape) own.layers = own.observed.shape->layers;
   for (const Worker& worker : own.workers) {
     if (worker.finished || worker.terminating || worker.draining_since_s) continue;
     (worker.trouble == planner::WorkerTrouble::kNodeLost ? own.lost : own.active).push_back(&worker);
@@ -32,7 +31,7 @@ std::vector<Wanted> wanted_pools(const ApplyStep& step, const ServiceStep& own) 
   for (const planner::Pool& pool : own.plan.pools) {
     const auto accelerator = step.context.observation.classes.find(pool.spec.accelerator);
     if (accelerator == step.context.observation.classes.end()) continue;  // removed since the plan was made
-    Launch spec = worker_spec(own.service, pool, 0, *accelerator->second, own.layers);
+    Launch spec = worker_spec(own.service, pool, 0, *accelerator->second, own.layers());
     HashedLaunch& last = own.memory.hashed[pool.id()];
     if (last.hashes.empty() || last.launch != spec) last = {spec, spec.known_hashes()};
     all.push_back({pool, *accelerator->second, std::move(spec), last.hashes});

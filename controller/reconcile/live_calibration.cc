@@ -117,7 +117,7 @@ void LiveCalibration::step(const std::vector<ServiceView>& services, const std::
     const planner::Lengths lengths = lengths_of(*view.planned);
     for (const Worker& worker : *view.workers) {
       const dispatch::Role role = role_of(worker);
-      const planner::GpuSplit split(worker.gpus / worker.stages, worker.stages);
+      const planner::GpuSplit split(worker.gpus_of_server(), worker.stages);
       const WorkerPage* page = worker.ready && signals != nullptr ? signals->worker_page(worker.uid) : nullptr;
       const auto* base = page == nullptr ? nullptr : base_of(worker.accelerator, split);
       if (base == nullptr) continue;

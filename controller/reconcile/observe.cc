@@ -130,15 +130,13 @@ void count_for_others(const Worker& worker, planner::Snapshot& snapshot) {
   for (planner::AcceleratorState& accelerator : snapshot.accelerators) {
     if (accelerator.spec.name == worker.accelerator) accelerator.used_by_others += worker.gpus;
   }
-  const auto take = [&](const std::string& name) {
+  for (const std::string& name : worker.nodes()) {
     planner::NodeState at;
     at.name = name;
     at.accelerator = worker.accelerator;
     const auto node = std::lower_bound(snapshot.nodes.begin(), snapshot.nodes.end(), at, before);
-    if (node != snapshot.nodes.end() && !before(at, *node)) node->used_by_others += worker.gpus / worker.stages;
-  };
-  take(worker.node);
-  for (const ChainServer& server : worker.later) take(server.node);
+    if (node != snapshot.nodes.end() && !before(at, *node)) node->used_by_others += worker.gpus_of_server();
+  }
 }
 
 // Assigns each worker to its service, or to the orphans or strays.

@@ -203,7 +203,7 @@ std::map<std::string, int> KubernetesRuntime::held_by_workers(const std::string&
   std::map<std::string, int> held;
   for (const Worker& worker : workers_) {
     if (worker.accelerator == accelerator && !worker.node.empty() && !worker.finished)
-      held[worker.node] += worker.gpus / worker.stages;
+      held[worker.node] += worker.gpus_of_server();
   }
   return held;
 }

@@ -150,6 +150,13 @@ struct Worker {
 
   // Whether it is ready in the role that it is labelled with.
   [[nodiscard]] bool serves_its_role() const { return ready && !changing_role_since_s; }
+  [[nodiscard]] int gpus_of_server() const { return gpus / stages; }
+  // Of each of its servers, in order; empty where a server has none yet.
+  [[nodiscard]] std::vector<std::string> nodes() const {
+    std::vector<std::string> all = {node};
+    for (const ChainServer& server : later) all.push_back(server.node);
+    return all;
+  }
 
   bool operator==(const Worker&) const = default;
 };

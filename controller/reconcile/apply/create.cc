@@ -88,7 +88,7 @@ void create_some(ApplyStep& step, ServiceStep& own, const Wanted& wanted, int co
   const Slots slots = slots_of(step, own, pool.id());
   for (int slot = 0; count > 0; ++slot) {
     if (slots.taken.contains(slot)) continue;
-    Launch spec = worker_spec(own.service, pool, slot, wanted.accelerator, own.layers);
+    Launch spec = worker_spec(own.service, pool, slot, wanted.accelerator, own.layers());
     spec.max_concurrency = wanted.spec.max_concurrency;
     if (own.observed.shape) request_resources(wanted.accelerator, *own.observed.shape, spec);
     if (step.context.runtime.name_taken(spec.name_space, spec.name)) continue;  // not one of ours

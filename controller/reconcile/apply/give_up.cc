@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -29,9 +30,9 @@ void look_for_lost_nodes(ApplyStep& step) {
   int placed = 0;
   for (const auto& [uid, workers] : step.context.observation.workers) {
     for (const Worker& worker : workers) {
+      const std::vector<std::string> nodes = worker.nodes();
       const bool placed_somewhere =
-          !worker.node.empty() ||
-          std::any_of(worker.later.begin(), worker.later.end(), [](const ChainServer& server) { return !server.node.empty(); });
+          std::any_of(nodes.begin(), nodes.end(), [](const std::string& node) { return !node.empty(); });
       if (!placed_somewhere || worker.finished) continue;
       ++placed;
       if (worker.trouble != planner::WorkerTrouble::kNodeLost) continue;

@@ -45,16 +45,13 @@ bool fits_on_nodes(const Observation& observation, const ServiceStep& own, const
   for (const auto& [uid, workers] : observation.workers) {
     for (const Worker& worker : workers) {
       if (worker.accelerator != accelerator || worker.finished) continue;
-      const int gpus = worker.gpus / worker.stages;
-      const auto take = [&](const std::string& at) {
+      for (const std::string& at : worker.nodes()) {
         if (at.empty()) {
-          without_node.push_back(gpus);
+          without_node.push_back(worker.gpus_of_server());
         } else if (const auto node = free.find(at); node != free.end()) {
-          node->second -= gpus;
+          node->second -= worker.gpus_of_server();
         }
-      };
-      take(worker.node);
-      for (const ChainServer& server : worker.later) take(server.node);
+      }
     }
   }
   for (const AskedFor& worker : own.asked_for) {

@@ -60,9 +60,11 @@ struct ServiceStep {
   std::vector<const Worker*> lost = {};    // those whose node does not answer
   std::set<const Worker*> current = {};    // the active ones that match the plan
   int ready_current = 0;                   // the ready ones of these
-  int layers = 0;                          // of the model; 0: unknown
   bool wants_room = false;                 // a new worker has no room before an outdated one goes
   std::vector<AskedFor> asked_for = {};
+
+  // Of the model; 0: unknown.
+  [[nodiscard]] int layers() const { return observed.shape ? observed.shape->layers : 0; }
 };
 
 // A pool of the plan, and the specification of its workers.
