@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -29,19 +28,11 @@ using testing::has_reason;
 using ::testing::HasSubstr;
 using testing::kNow;
 using testing::observe;
+using testing::on_nodes;
 using testing::one;
 using testing::ready_worker;
 using testing::running_service;
 using testing::with_gpus;
-
-// Nodes of h100 with these GPUs, named n0, n1, ...; the class has all of them.
-Snapshot on_nodes(std::vector<Service> services, const std::vector<int>& gpus) {
-  Snapshot snapshot = one(Service{}, std::accumulate(gpus.begin(), gpus.end(), 0));
-  snapshot.services = std::move(services);
-  for (std::size_t i = 0; i < gpus.size(); ++i)
-    snapshot.nodes.push_back({"n" + std::to_string(i), "h100", gpus[i], 0, "", false});
-  return snapshot;
-}
 
 ClassCapacity capacity_of(const Snapshot& snapshot) { return capacity_by_class(snapshot).at("h100"); }
 

@@ -1,8 +1,8 @@
 // Tests workers that are chains of servers: how long a chain is, where its servers find room, and what the policy says if none
 // is possible.
 #include <algorithm>
-#include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -45,15 +45,9 @@ Service chained_service() {
   return service;
 }
 
-// Nodes n0, n1, ... with these free GPUs.
+// Nodes n0, n1, ... with these GPUs, linked with each other.
 Snapshot world(std::vector<Service> services, const std::vector<int>& gpus) {
-  Snapshot snapshot;
-  snapshot.now_s = kNow;
-  snapshot.accelerators = {testing::with_gpus(linked_h100(), std::accumulate(gpus.begin(), gpus.end(), 0))};
-  snapshot.services = std::move(services);
-  for (std::size_t i = 0; i < gpus.size(); ++i)
-    snapshot.nodes.push_back({"n" + std::to_string(i), "h100", gpus[i], 0, "", false});
-  return snapshot;
+  return testing::on_nodes(std::move(services), gpus, linked_h100());
 }
 
 const Pool& only_pool(const ServicePlan& plan) {

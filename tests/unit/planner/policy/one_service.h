@@ -1,7 +1,10 @@
 // Fixtures: one service on one class of accelerators, the starting point of the policy's tests.
 #pragma once
 
+#include <numeric>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "tests/unit/planner/policy/fixtures.h"
 
@@ -14,6 +17,17 @@ inline Snapshot one(Service service, int gpus = 64) {
   snapshot.now_s = kNow;
   snapshot.accelerators = {with_gpus(h100(), gpus)};
   snapshot.services = {std::move(service)};
+  return snapshot;
+}
+
+// Nodes of one class with these GPUs, named n0, n1, ...; the class has all of them.
+inline Snapshot on_nodes(std::vector<Service> services, const std::vector<int>& gpus, const AcceleratorSpec& spec = h100()) {
+  Snapshot snapshot;
+  snapshot.now_s = kNow;
+  snapshot.accelerators = {with_gpus(spec, std::accumulate(gpus.begin(), gpus.end(), 0))};
+  snapshot.services = std::move(services);
+  for (std::size_t i = 0; i < gpus.size(); ++i)
+    snapshot.nodes.push_back({"n" + std::to_string(i), spec.name, gpus[i], 0, "", false});
   return snapshot;
 }
 
